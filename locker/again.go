@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 const (
@@ -37,7 +37,7 @@ func (w *waiting) insist(ctx, limit context.Context, req Request, so *effort) (L
 		req.Token = w.lines.holder.token()
 		next, failed := w.attempt(ctx, limit, req, so)
 		w.repeats.answered(failed)
-		if failed != nil && cleanup.Unsent(failed) {
+		if failed != nil && outcome.Unsent(failed) {
 			return Lease{}, err // of this one nothing was sent, but of the one before
 		}
 		lease, err = next, failed

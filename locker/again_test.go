@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
@@ -71,7 +71,7 @@ func TestARepeatThatWasNotSentLeavesTheOutcomeUnknown(t *testing.T) {
 		}
 		s.faults.Once(backendtest.SetNX, backendtest.LoseStale, down)
 		_, err := c.TryLock(t.Context(), "key")
-		if err == nil || cleanup.Unsent(err) || !strings.Contains(err.Error(), "cleanup runs until") {
+		if err == nil || outcome.Unsent(err) || !strings.Contains(err.Error(), "cleanup runs until") {
 			t.Errorf("TryLock = %v; want an unknown outcome with its cleanup", err)
 		}
 		if len(s.acquires) != 2 {

@@ -3,6 +3,8 @@ package locker
 import (
 	"context"
 	"reflect"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // As makes a Client what another library calls a locker: a value with a method Lock that returns a
@@ -29,7 +31,7 @@ type Adapted[T any] struct {
 func (a Adapted[T]) Lock(ctx context.Context, key string) (T, error) {
 	var none T
 	if _, fits := any((*Lock)(nil)).(T); !fits {
-		return none, &Error{Op: "lock", Key: key, Err: invalidf("*locker.Lock is no %v", reflect.TypeFor[T]())}
+		return none, &Error{Op: "lock", Key: key, Err: outcome.Invalidf("*locker.Lock is no %v", reflect.TypeFor[T]())}
 	}
 	l, err := a.client.Lock(ctx, key, a.opts...)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
@@ -40,10 +41,10 @@ func New(l Locker, opts ...Option) *Client {
 	c.defaults.wait.ttl = c.defaults.ttl
 	c.once = waitPolicy{ttl: c.defaults.ttl, once: true}
 	if l == nil {
-		c.defaults.refuse(invalidf("locker is nil"))
+		c.defaults.refuse(outcome.Invalidf("locker is nil"))
 	}
 	if c.defaults.shared && c.defaults.handover > 0 {
-		c.defaults.refuse(invalidf("locker.WithSharedKeys does not go with locker.WithHandover, which passes others by"))
+		c.defaults.refuse(outcome.Invalidf("locker.WithSharedKeys does not go with locker.WithHandover, which passes others by"))
 	}
 	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: &c.cleanups, ledger: &c.ledger}
@@ -52,7 +53,7 @@ func New(l Locker, opts ...Option) *Client {
 	w.handovers.limit = c.defaults.handover
 	c.inner = w
 	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
-		c.defaults.refuse(invalidf("middleware returned a nil Locker"))
+		c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))
 		c.locker = w
 	}
 	c.renewals.wall = wallclock.Of(l)
@@ -101,7 +102,7 @@ func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock
 // If work and the release both fail, the error wraps both, the error of work first.
 func (c *Client) Do(ctx context.Context, key string, work func(ctx context.Context, l *Lock) error, opts ...Option) (err error) {
 	if work == nil {
-		return &Error{Op: "lock", Key: key, Err: invalidf("work is nil")}
+		return &Error{Op: "lock", Key: key, Err: outcome.Invalidf("work is nil")}
 	}
 	l, err := c.lock(ctx, key, opts, call{scoped: true})
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		}
 		own = own.with(opts)
 		if option := own.wait.option(); how.once && option != "" {
-			own.refuse(invalidf("%s is for Lock; TryLock and Resume do not wait", option))
+			own.refuse(outcome.Invalidf("%s is for Lock; TryLock and Resume do not wait", option))
 		}
 		own.wait.ttl, own.wait.once = own.ttl, how.once
 		cfg, wait = &own, &own.wait
@@ -206,8 +207,8 @@ func (c *Client) acquire(ctx context.Context, req Request) (Lease, error) {
 }
 
 var (
-	errNoClient   = invalidf("the Client was not made by locker.New")
-	errNilContext = invalidf("ctx is nil; use context.Background()")
+	errNoClient   = outcome.Invalidf("the Client was not made by locker.New")
+	errNilContext = outcome.Invalidf("ctx is nil; use context.Background()")
 )
 
 // option names the option about waiting that a call has; empty: none.

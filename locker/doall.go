@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // DoAll is [Client.Do] with several locks: it calls work when it has all of them. It takes each key
@@ -29,10 +31,10 @@ func (c *Client) DoAll(
 	ctx context.Context, keys []string, work func(ctx context.Context, held []*Lock) error, opts ...Option,
 ) error {
 	if work == nil {
-		return &Error{Op: "lock", Err: invalidf("work is nil")}
+		return &Error{Op: "lock", Err: outcome.Invalidf("work is nil")}
 	}
 	if len(keys) == 0 {
-		return &Error{Op: "lock", Err: invalidf("there are no keys")}
+		return &Error{Op: "lock", Err: outcome.Invalidf("there are no keys")}
 	}
 	for _, key := range keys {
 		if err := ValidateKey(key); err != nil {

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 	"unicode/utf8"
-
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // Each of these answers one question; ask with [errors.Is].
@@ -281,19 +279,6 @@ func (e *waitError) Unwrap() []error {
 // ErrorType is that of why the wait ended, not that the lock was held.
 func (e *waitError) ErrorType() string { return (&Error{Err: e.why}).ErrorType() }
 
-// invalidError is bad input: nothing was sent.
-type invalidError string
-
-func invalidf(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
-
-func (e invalidError) Error() string { return string(e) }
-
-// Permanent says that repeating will not help.
-func (e invalidError) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (e invalidError) ErrorType() string { return "invalid" }
-
 // deadlockError is a Lock that would wait for a hold which can't end before the Lock does.
 type deadlockError struct{}
 
@@ -373,5 +358,3 @@ func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", s
 
 // Is matches ErrReleased.
 func (e releasedError) Is(target error) bool { return target == ErrReleased }
-
-func permanent(err error) bool { return cleanup.Permanent(err) }

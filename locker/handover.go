@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // WithHandover lets Unlock hand the lease over to the next waiter of the same Client, up to n times
@@ -24,9 +26,9 @@ func WithHandover(n int) Option {
 	return func(c *config) {
 		switch {
 		case c.perCall:
-			c.refuse(invalidf("locker.WithHandover is for locker.New, not for one call"))
+			c.refuse(outcome.Invalidf("locker.WithHandover is for locker.New, not for one call"))
 		case n < 1:
-			c.refuse(invalidf("%d handovers: at least one is needed", n))
+			c.refuse(outcome.Invalidf("%d handovers: at least one is needed", n))
 		}
 		c.handover = n
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // WithHolder gives the locks of a Client a label that everybody may read, such as "api-7f9c/4711":
@@ -20,19 +22,19 @@ func WithHolder(label string) Option {
 	return func(c *config) {
 		switch {
 		case c.perCall:
-			c.refuse(invalidf("locker.WithHolder is for locker.New, not for one call"))
+			c.refuse(outcome.Invalidf("locker.WithHolder is for locker.New, not for one call"))
 		case label == "":
-			c.refuse(invalidf("holder is empty; leave locker.WithHolder out"))
+			c.refuse(outcome.Invalidf("holder is empty; leave locker.WithHolder out"))
 		case len(label) > MaxHolderLength:
-			c.refuse(invalidf("holder of %d bytes is over the limit of %d", len(label), MaxHolderLength))
+			c.refuse(outcome.Invalidf("holder of %d bytes is over the limit of %d", len(label), MaxHolderLength))
 		case !utf8.ValidString(label) || strings.ContainsFunc(label, func(r rune) bool { return !unicode.IsPrint(r) }):
-			c.refuse(invalidf("holder %q is not printable UTF-8", label))
+			c.refuse(outcome.Invalidf("holder %q is not printable UTF-8", label))
 		case strings.TrimSpace(label) != label:
-			c.refuse(invalidf("holder %q begins or ends with a space", label))
+			c.refuse(outcome.Invalidf("holder %q begins or ends with a space", label))
 		case strings.Contains(label, "@"):
-			c.refuse(invalidf("holder %q has an @, which queues use themselves", label))
+			c.refuse(outcome.Invalidf("holder %q has an @, which queues use themselves", label))
 		case strings.HasPrefix(label, "lockstep:"):
-			c.refuse(invalidf("holder %q begins with \"lockstep:\", which the stores use themselves", label))
+			c.refuse(outcome.Invalidf("holder %q begins with \"lockstep:\", which the stores use themselves", label))
 		}
 		c.holder = holder(label)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // Lock is a lock that is held. [Client.Lock] and [Client.TryLock] return it held; it is never
@@ -71,4 +73,4 @@ func (l *Lock) hold() *hold {
 	return &hold{given: nothing, parent: nothing, over: errNoLock}
 }
 
-var errNoLock = invalidf("the Lock was not made by a Client")
+var errNoLock = outcome.Invalidf("the Lock was not made by a Client")

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
@@ -102,7 +103,7 @@ func (r Request) ValidateTransfer() error {
 		return &Error{Op: "acquire", Key: r.Key, Err: err}
 	}
 	if r.Token == "" {
-		return &Error{Op: "acquire", Key: r.Key, Err: invalidf("token is empty")}
+		return &Error{Op: "acquire", Key: r.Key, Err: outcome.Invalidf("token is empty")}
 	}
 	if err := ValidateTTL(r.TTL); err != nil {
 		return &Error{Op: "acquire", Key: r.Key, Err: err}
@@ -115,15 +116,15 @@ func (r Request) ValidateTransfer() error {
 func ValidateKey(key string) error {
 	switch {
 	case key == "":
-		return invalidf("key is empty")
+		return outcome.Invalidf("key is empty")
 	case len(key) > MaxKeyLength:
-		return invalidf("key of %d bytes is over the limit of %d", len(key), MaxKeyLength)
+		return outcome.Invalidf("key of %d bytes is over the limit of %d", len(key), MaxKeyLength)
 	case !utf8.ValidString(key):
-		return invalidf("key %q is not valid UTF-8", key)
+		return outcome.Invalidf("key %q is not valid UTF-8", key)
 	}
 	for i := range len(key) {
 		if key[i] == 0 {
-			return invalidf("key %q has a NUL at byte %d", key, i)
+			return outcome.Invalidf("key %q has a NUL at byte %d", key, i)
 		}
 	}
 	return nil
@@ -133,9 +134,9 @@ func ValidateKey(key string) error {
 func ValidateTTL(ttl time.Duration) error {
 	switch {
 	case ttl < MinTTL:
-		return invalidf("ttl %v is under the limit of %v", ttl, MinTTL)
+		return outcome.Invalidf("ttl %v is under the limit of %v", ttl, MinTTL)
 	case ttl%time.Millisecond != 0:
-		return invalidf("ttl %v is not in whole milliseconds", ttl)
+		return outcome.Invalidf("ttl %v is not in whole milliseconds", ttl)
 	}
 	return nil
 }
@@ -258,7 +259,7 @@ func (l Lease) LogValue() slog.Value {
 func (l Lease) Validate(op string) error {
 	err := ValidateKey(l.Key)
 	if err == nil && l.Token == "" {
-		err = invalidf("token is empty")
+		err = outcome.Invalidf("token is empty")
 	}
 	if err != nil {
 		return &Error{Op: op, Key: l.Key, Err: err}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/relied"
 )
 
@@ -40,11 +41,11 @@ func WithMinHold(d time.Duration) Option {
 	return func(c *config) {
 		switch {
 		case d < MinTTL:
-			c.refuse(invalidf("minimum hold %v is under the limit of %v", d, MinTTL))
+			c.refuse(outcome.Invalidf("minimum hold %v is under the limit of %v", d, MinTTL))
 		case d > MaxMinHold:
-			c.refuse(invalidf("minimum hold %v is over the limit of %v", d, MaxMinHold))
+			c.refuse(outcome.Invalidf("minimum hold %v is over the limit of %v", d, MaxMinHold))
 		case d%time.Millisecond != 0:
-			c.refuse(invalidf("minimum hold %v is not in whole milliseconds", d))
+			c.refuse(outcome.Invalidf("minimum hold %v is not in whole milliseconds", d))
 		}
 		c.minHold, c.wait.fresh = d, true
 	}

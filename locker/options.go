@@ -1,6 +1,10 @@
 package locker
 
-import "time"
+import (
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
+)
 
 // Option changes how a Client locks: given to [New] for all its calls, or to one call.
 type Option func(*config)
@@ -45,7 +49,7 @@ func (c config) with(opts []Option) config {
 func (c config) apply(opts []Option) config {
 	for _, opt := range opts {
 		if opt == nil {
-			c.refuse(invalidf("option is nil"))
+			c.refuse(outcome.Invalidf("option is nil"))
 			continue
 		}
 		opt(&c)
@@ -83,7 +87,7 @@ func WithoutExtension() Option { return func(c *config) { c.extend = false } }
 func WithMaxHold(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
-			c.refuse(invalidf("maximum hold %v is not positive", d))
+			c.refuse(outcome.Invalidf("maximum hold %v is not positive", d))
 		}
 		c.maxHold = d
 	}
@@ -102,7 +106,7 @@ func WithMaxHold(d time.Duration) Option {
 func WithWait(d time.Duration) Option {
 	return func(c *config) {
 		if d <= 0 {
-			c.refuse(invalidf("wait limit %v is not positive; TryLock does not wait", d))
+			c.refuse(outcome.Invalidf("wait limit %v is not positive; TryLock does not wait", d))
 		}
 		c.wait.limit = d
 	}
@@ -115,7 +119,7 @@ func WithWait(d time.Duration) Option {
 func WithAttempts(n int) Option {
 	return func(c *config) {
 		if n < 1 {
-			c.refuse(invalidf("%d attempts: at least one is needed", n))
+			c.refuse(outcome.Invalidf("%d attempts: at least one is needed", n))
 		}
 		c.wait.attempts = n
 	}
@@ -132,7 +136,7 @@ func WithAttempts(n int) Option {
 func WithBackoff(b Backoff) Option {
 	return func(c *config) {
 		if b == nil {
-			c.refuse(invalidf("backoff is nil"))
+			c.refuse(outcome.Invalidf("backoff is nil"))
 		}
 		c.wait.backoff = b
 	}
@@ -152,7 +156,7 @@ func WithBackoff(b Backoff) Option {
 func WithSharedKeys() Option {
 	return func(c *config) {
 		if c.perCall {
-			c.refuse(invalidf("locker.WithSharedKeys is for locker.New, not for one call"))
+			c.refuse(outcome.Invalidf("locker.WithSharedKeys is for locker.New, not for one call"))
 		}
 		c.shared = true
 	}
@@ -164,12 +168,12 @@ func WithSharedKeys() Option {
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(c *config) {
 		if c.perCall {
-			c.refuse(invalidf("locker.WithMiddleware is for locker.New, not for one call"))
+			c.refuse(outcome.Invalidf("locker.WithMiddleware is for locker.New, not for one call"))
 			return
 		}
 		for _, m := range middleware {
 			if m == nil {
-				c.refuse(invalidf("middleware is nil"))
+				c.refuse(outcome.Invalidf("middleware is nil"))
 				return
 			}
 		}

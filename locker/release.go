@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
@@ -249,17 +250,17 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 
 	lease.unlocked = h.least == nil // a lease with a minimum hold is not handed over
 	err := h.finish(ctx, lease)
-	if err == nil || permanent(err) {
+	if err == nil || outcome.Permanent(err) {
 		h.settle(err)
 		return nil
 	}
 	h.mu.Lock()
-	if cleanup.Unsent(err) {
+	if outcome.Unsent(err) {
 		h.unlock.sent--
 	}
 	sent := h.unlock.sent
 	if !errors.Is(err, ErrLost) {
-		if h.failed == nil || !cleanup.Unsent(err) { // that a later one was not sent says nothing of the first
+		if h.failed == nil || !outcome.Unsent(err) { // that a later one was not sent says nothing of the first
 			h.failed = err
 		}
 		h.mu.Unlock()
@@ -393,7 +394,7 @@ func (h *hold) releaseRest() {
 	ends := h.leaseNow().Expires
 	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
 	defer cancel()
-	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !permanent(err) {
+	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !outcome.Permanent(err) {
 		h.releaseLeftover()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
 )
 
@@ -281,7 +282,7 @@ func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
 	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
 		isLost, err = false, errOutdated
 	case err != nil:
-		if !unwanted && !permanent(h.failed) { // a permanent error says more than what follows it
+		if !unwanted && !outcome.Permanent(h.failed) { // a permanent error says more than what follows it
 			h.failed = err
 		}
 	default:

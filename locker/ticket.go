@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // A Ticket is a lock that was given away with [Lock.Transfer]. One [Client.Resume] goes on with it, in
@@ -38,9 +40,9 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 	case h.client == nil:
 		return Ticket{}, &Error{Op: "transfer", Err: errNoLock}
 	case h.least != nil:
-		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: invalidf("a lock with locker.WithMinHold can't be given away")}
+		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: outcome.Invalidf("a lock with locker.WithMinHold can't be given away")}
 	case h.lease.Owner != "":
-		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: invalidf("a lock with an owner can't be given away: the owner may hold it more than once")}
+		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: outcome.Invalidf("a lock with an owner can't be given away: the owner may hold it more than once")}
 	}
 	if err := h.canMove(ctx); err != nil {
 		return Ticket{}, err
@@ -117,7 +119,7 @@ func (h *hold) give() bool {
 // as many nodes as a quorum.
 func (c *Client) Resume(ctx context.Context, t Ticket, opts ...Option) (*Lock, error) {
 	if t.token == "" {
-		return nil, &Error{Op: "resume", Key: t.key, Err: invalidf("the ticket is empty")}
+		return nil, &Error{Op: "resume", Key: t.key, Err: outcome.Invalidf("the ticket is empty")}
 	}
 	l, err := c.lock(ctx, t.key, opts, call{once: true, from: t.token})
 	if errors.Is(err, ErrHeld) {
@@ -178,12 +180,12 @@ func (t Ticket) MarshalText() ([]byte, error) {
 func (t *Ticket) UnmarshalText(text []byte) error {
 	parts := strings.Split(string(text), ".")
 	if len(parts) != 3 || parts[0] != ticketVersion {
-		return fmt.Errorf("lockstep: ticket: %w", invalidf("the text is not one that Ticket.MarshalText has written"))
+		return fmt.Errorf("lockstep: ticket: %w", outcome.Invalidf("the text is not one that Ticket.MarshalText has written"))
 	}
 	key, wrongKey := base64.RawURLEncoding.DecodeString(parts[1])
 	token, wrongToken := base64.RawURLEncoding.DecodeString(parts[2])
 	if err := errors.Join(wrongKey, wrongToken); err != nil {
-		return fmt.Errorf("lockstep: ticket: %w", invalidf("the text is damaged: %v", err))
+		return fmt.Errorf("lockstep: ticket: %w", outcome.Invalidf("the text is damaged: %v", err))
 	}
 	*t = Ticket{string(key), string(token)}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // waiting is the Locker inside every Client: its Acquire waits. This file has the only wait loop of
@@ -187,7 +188,7 @@ func (p *waitPolicy) goesOn(err error) bool {
 
 // outlasts tells whether the wait goes on although the store fails with err. It does under
 // WithWait, which says for how long.
-func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !permanent(err) }
+func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !outcome.Permanent(err) }
 
 // watch asks the store, once per line, to wake it. When the watch becomes active, that wakes the
 // head too, since the lock may have been released before. A store that is slow to answer costs
@@ -345,7 +346,7 @@ func (so *effort) count(err error) error {
 		counted := *e
 		counted.Attempts, counted.Contended = so.attempts, so.contended() || errors.Is(e.Err, ErrHeld)
 		if over, ours := e.Err.(*waitError); ours { //nolint:errorlint // only the one of this wait
-			over.unknown = so.unknown && cleanup.Unsent(over.fault)
+			over.unknown = so.unknown && outcome.Unsent(over.fault)
 			if over.held != nil {
 				over.held.Attempts = so.attempts
 			}
@@ -380,7 +381,7 @@ func (w *waiting) by() string {
 
 // isUnknown tells whether an attempt that ended with err may still be granted.
 func isUnknown(err error) bool {
-	return err != nil && !errors.Is(err, ErrHeld) && !permanent(err) && !cleanup.Unsent(err)
+	return err != nil && !errors.Is(err, ErrHeld) && !outcome.Permanent(err) && !outcome.Unsent(err)
 }
 
 const lastAttempt = " to the last attempt; its outcome is unknown, and it is cleaned up in the background"

@@ -3,7 +3,6 @@ package backendtest
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -159,8 +158,7 @@ func (x *fixture) removeNot(key, value string) {
 // wantPermanent checks that err is permanent.
 func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
-	var p interface{ Permanent() bool }
-	if !errors.As(err, &p) || !p.Permanent() {
+	if !backends.Permanent(err) {
 		x.Fatalf("%s: error %v; want one with a method Permanent that returns true", call, err)
 	}
 }

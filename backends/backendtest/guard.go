@@ -3,7 +3,6 @@ package backendtest
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -96,7 +95,7 @@ func (x *fixture) guards(happens func(key, token string, shared bool), commits b
 		for _, kind := range []string{"a lock", "a hold that is alone", "one of two holds"} {
 			for _, began := range []string{"before", "after"} {
 				err := x.guard(happens, isolation, kind, began)
-				for again := 0; commits && isUnsent(err) && again < 100; again++ {
+				for again := 0; commits && backends.Unsent(err) && again < 100; again++ {
 					err = x.guard(happens, isolation, kind, began)
 				}
 				if (err == nil) != commits {
@@ -131,10 +130,4 @@ func (x *fixture) guard(happens func(key, token string, shared bool), isolation,
 		happens(key, token, shared)
 	}
 	return commit(key, token, shared)
-}
-
-// isUnsent tells that err says that nothing was done.
-func isUnsent(err error) bool {
-	var unsent interface{ Unsent() bool }
-	return errors.As(err, &unsent) && unsent.Unsent()
 }

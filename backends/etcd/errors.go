@@ -134,22 +134,9 @@ func (s *Store) classify(ctx context.Context, err error, as Error) error {
 }
 
 var (
-	errWrongType error = permanent{backends.ErrWrongType}
-	errForeign   error = permanent{backends.ErrForeign}
+	errWrongType error = backends.AsPermanent(backends.ErrWrongType)
+	errForeign   error = backends.AsPermanent(backends.ErrForeign)
 )
-
-// badInput is an error of a call that is refused before anything is sent.
-type badInput string
-
-func (e badInput) Error() string   { return string(e) }
-func (badInput) Permanent() bool   { return true }
-func (badInput) ErrorType() string { return "invalid" }
-
-type permanent struct{ error }
-
-func (permanent) Permanent() bool   { return true }
-func (permanent) ErrorType() string { return "invalid" }
-func (p permanent) Unwrap() error   { return p.error }
 
 // isLeaseGone tells that a lease has ended.
 func isLeaseGone(err error) bool {

@@ -99,7 +99,7 @@ func WithPrefix(prefix string) Option {
 	return func(c *config) {
 		c.prefix = prefix
 		if n := len(prefix); n > 0 && prefix[n-1] >= '0' && prefix[n-1] <= '9' {
-			c.invalid = badInput(fmt.Sprintf("etcd.WithPrefix: %q ends in a digit, and may meet another prefix: put / at its end", prefix))
+			c.invalid = backends.Invalidf("etcd.WithPrefix: %q ends in a digit, and may meet another prefix: put / at its end", prefix)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func WithPrefix(prefix string) Option {
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
-			c.invalid = badInput(fmt.Sprintf("etcd.WithMaxTTL: %v is under 1ms", ttl))
+			c.invalid = backends.Invalidf("etcd.WithMaxTTL: %v is under 1ms", ttl)
 			return
 		}
 		c.maxTTL = ttl
@@ -214,7 +214,7 @@ func New(client *clientv3.Client, opts ...Option) *Store {
 		}
 	}
 	if client == nil {
-		s.config.invalid = badInput("the *clientv3.Client is nil")
+		s.config.invalid = backends.Invalid("the *clientv3.Client is nil")
 		return s
 	}
 	s.ways = newWays(client, s.at(""))
@@ -239,7 +239,7 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 		return backends.Result{}, err
 	}
 	if t.InOrder {
-		return backends.Result{}, badInput("waiters can't stand in order in etcd: use another store for fair")
+		return backends.Result{}, backends.Invalid("waiters can't stand in order in etcd: use another store for fair")
 	}
 	paused := s.wakeUp(ctx, key) // then it looks first
 	straight := !paused && s.spares.has(seconds) && s.streak.spend()
@@ -576,11 +576,8 @@ func (s *Store) ready(ctx context.Context) error {
 
 // check refuses what must not be sent, and gives ttl in seconds, rounded up.
 func (s *Store) check(ctx context.Context, ttl time.Duration) (seconds int64, err error) {
-	switch {
-	case ttl < time.Millisecond:
-		return 0, badInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case backends.Relied(ctx, ttl) > s.config.maxTTL:
-		return 0, badInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see etcd.WithMaxTTL)", ttl, s.config.maxTTL))
+	if err := backends.CheckTTL(ctx, ttl, s.config.maxTTL, "etcd.WithMaxTTL"); err != nil {
+		return 0, err
 	}
 	return max(int64((ttl+time.Second-1)/time.Second), s.spares.shortest()), s.ready(ctx)
 }

@@ -18,7 +18,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 	defer end(&err)
 	ctx = clientv3.WithRequireLeader(ctx)
 	if err := e.Validate(seen); err != nil {
-		return false, permanent{err}
+		return false, backends.AsPermanent(err)
 	}
 	if err := s.ready(ctx); err != nil {
 		return false, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,14 +124,14 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 		return backends.Page{}, err
 	}
 	if err := backends.ValidateLimit(limit); err != nil {
-		return backends.Page{}, permanent{err}
+		return backends.Page{}, backends.AsPermanent(err)
 	}
 	if prefix == "" && s.config.prefix == "" {
-		return backends.Page{}, badInput("nothing tells locks from other data of the cluster: list by a prefix, or give the store one (etcd.WithPrefix)")
+		return backends.Page{}, backends.Invalid("nothing tells locks from other data of the cluster: list by a prefix, or give the store one (etcd.WithPrefix)")
 	}
 	from, err := hex.DecodeString(after)
 	if err != nil {
-		return backends.Page{}, badInput(fmt.Sprintf("after %q is not the Next of a page", after))
+		return backends.Page{}, backends.Invalidf("after %q is not the Next of a page", after)
 	}
 	limited, done := bounded.Context(ctx)
 	r, err := s.client.Get(limited, cmp.Or(s.config.prefix+string(from), "\x00"), clientv3.WithRange(clientv3.GetPrefixRangeEnd(s.config.prefix)),

@@ -128,7 +128,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 		return backends.Result{}, err
 	}
 	if err := a.Validate(); err != nil {
-		return backends.Result{}, permanent{err}
+		return backends.Result{}, backends.AsPermanent(err)
 	}
 	s.wakeUp(ctx, key)
 	for {

@@ -10,8 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
 	"github.com/lockstep-go/lockstep/proof/silent"
 )
@@ -92,7 +92,7 @@ func TestWordsOfErrors(t *testing.T) {
 				}
 				err := fn(ctx)
 				outcome := "nothing was done"
-				if !cleanup.Unsent(err) {
+				if !backends.Unsent(err) {
 					outcome = "the outcome is unknown"
 				}
 				if c.permanent {
@@ -103,9 +103,9 @@ func TestWordsOfErrors(t *testing.T) {
 					t.Errorf("%s: it has worked", call)
 				case !strings.Contains(text, to), !strings.Contains(text, c.next), c.is != nil && !errors.Is(err, c.is):
 					t.Errorf("%s: %v; want the address %s, %q and an error that is %v", call, err, to, c.next, c.is)
-				case cleanup.Permanent(err) != c.permanent, !strings.Contains(text, outcome):
+				case backends.Permanent(err) != c.permanent, !strings.Contains(text, outcome):
 					t.Errorf("%s: %v; want that it is permanent: %v, and %q", call, err, c.permanent, outcome)
-				case c.limit < 0 && !cleanup.Unsent(err):
+				case c.limit < 0 && !backends.Unsent(err):
 					t.Errorf("%s: %v; want that nothing was done", call, err)
 				case strings.Contains(text, password):
 					t.Errorf("%s: %v has the password", call, err)

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
-	client "github.com/redis/go-redis/v9"
 )
 
 // What an Executor promises and no Store shows.
@@ -101,7 +102,7 @@ func TestSentinelsThatCannotBeReachedAreAKindOfTheirOwn(t *testing.T) {
 	defer c.Close()
 	_, err = New(c).SetNX(t.Context(), "key", "token", time.Second)
 	wire := (*redisstore.WireError)(nil)
-	if !errors.As(err, &wire) || wire.ErrorType() != "sentinels_unreachable" || !cleanup.Unsent(err) {
+	if !errors.As(err, &wire) || wire.ErrorType() != "sentinels_unreachable" || !backends.Unsent(err) {
 		t.Errorf("SetNX = %v", err)
 	}
 }

@@ -21,11 +21,13 @@ import (
 	"strings"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/prompt"
-	client "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient
@@ -59,7 +61,7 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 		return redisstore.New(e, opts...)
 	}
 	if _, isRing := c.(*client.Ring); isRing {
-		return redisstore.New(driver.Refuse(ringError{}), opts...)
+		return redisstore.New(driver.Refuse(errRing), opts...)
 	}
 	e := newExecutor(c)
 	testIdle(c)
@@ -470,3 +472,6 @@ func (s subscription) Receive() (driver.Event, error) {
 	}
 	return driver.Event{Kind: driver.EventPong}, nil
 }
+
+// errRing refuses a client that can't keep locks.
+const errRing = backends.Invalid("a redis.Ring can't keep locks: when a shard is down it leads the key to another, which grants it again")

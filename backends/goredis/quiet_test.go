@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/child"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	client "github.com/redis/go-redis/v9"
 )
 
 // nobody is an address at which nobody listens.
@@ -93,7 +94,7 @@ func TestADialThatFailedIsForgottenWhenTheServerIsThere(t *testing.T) {
 			store, c := goredis.Open(o)
 			defer c.Close()
 			_, err := store.SetNX(t.Context(), "a", "token", time.Second)
-			if !errors.Is(err, down) || !cleanup.Unsent(err) || !strings.Contains(err.Error(), nobody) {
+			if !errors.Is(err, down) || !backends.Unsent(err) || !strings.Contains(err.Error(), nobody) {
 				t.Errorf("SetNX = %v", err)
 			}
 			if n := dials.Load(); spare == 0 && (n != 1 || c.PoolStats().TotalConns != 0) {

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
-	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
 // curious is a hook that looks at the arguments, before a command and after it, as tracing does.
@@ -62,7 +63,7 @@ func TestAHookThatLooksAtTheArgumentsChangesNoAnswer(t *testing.T) {
 			c.AddHook(hook)
 		}
 		_, err := goredis.New(c).SetNX(t.Context(), "a", "token", 20*time.Second)
-		if unsent := cleanup.Unsent(err); err == nil || unsent != (hooks == nil) {
+		if unsent := backends.Unsent(err); err == nil || unsent != (hooks == nil) {
 			t.Errorf("%s: %v; unsent %v", name, err, unsent)
 		}
 	}

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
-	client "github.com/redis/go-redis/v9"
 )
 
 func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
@@ -44,7 +45,7 @@ func TestAnAnswerOutlivesTheDeadline(t *testing.T) {
 	for i := range 20 { // most of which share a round trip
 		all.Go(func() {
 			if r, err := store.SetNX(ctx, fmt.Sprint("a", i), "token", 20*time.Second); !r.OK || err != nil {
-				if !cleanup.Unsent(err) {
+				if !backends.Unsent(err) {
 					t.Errorf("SetNX = %+v, %v", r, err)
 				}
 			}

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -39,7 +38,7 @@ const (
 	byClock              // the time in µs, or the last number plus one if that is greater
 )
 
-var errNumbersEnd = permanent{errors.New("the numbers of the key have come to their end at 2^53")}
+var errNumbersEnd = backends.AsPermanent(errors.New("the numbers of the key have come to their end at 2^53"))
 
 // number returns the number of a grant. again says that the value was there before: it keeps its
 // number. The mutex must be held.
@@ -70,7 +69,7 @@ func (s *Store) RaiseFence(ctx context.Context, key, value string, to uint64) (l
 		return false, err
 	}
 	if to >= fenceLimit {
-		return false, permanent{fmt.Errorf("number %d is not under 2^53", to)}
+		return false, backends.Invalidf("number %d is not under 2^53", to)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

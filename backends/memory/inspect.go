@@ -81,7 +81,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 		return backends.Page{}, err
 	}
 	if err := backends.ValidateLimit(limit); err != nil {
-		return backends.Page{}, permanent{err}
+		return backends.Page{}, backends.AsPermanent(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 		return false, err
 	}
 	if err := e.Validate(seen); err != nil {
-		return false, permanent{err}
+		return false, backends.AsPermanent(err)
 	}
 	ok, wakes, err := s.evict(key, seen, e)
 	wakeAll(wakes) // not under the mutex, as in DeleteIf
@@ -165,4 +165,4 @@ func (s *Store) evictHold(key, seen string, e backends.Eviction, now time.Time) 
 	return false, nil, nil
 }
 
-var errForeign = permanent{backends.ErrForeign}
+var errForeign = backends.AsPermanent(backends.ErrForeign)

@@ -6,7 +6,6 @@ package memory
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"sync"
 	"time"
 
@@ -178,22 +177,9 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if ttl < minTTL {
-		return permanent{fmt.Errorf("ttl %v is under the store's minimum of %v", ttl, minTTL)}
-	}
-	if backends.Relied(ctx, ttl) > s.maxTTL {
-		return permanent{fmt.Errorf("ttl %v is over the store's limit of %v (see memory.WithMaxTTL)", ttl, s.maxTTL)}
-	}
-	return nil
+	return backends.CheckTTL(ctx, ttl, s.maxTTL, "memory.WithMaxTTL")
 }
 
 const minTTL = time.Millisecond
 
-var errWrongType = permanent{backends.ErrWrongType}
-
-// permanent is an error that repeating cannot cure: nothing was changed.
-type permanent struct{ error }
-
-func (permanent) Permanent() bool   { return true }
-func (permanent) ErrorType() string { return "invalid" }
-func (r permanent) Unwrap() error   { return r.error }
+var errWrongType = backends.AsPermanent(backends.ErrWrongType)

@@ -54,7 +54,7 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		{"k", 30*time.Second + 1, "ttl 30.000000001s is over the store's limit of 30s (see memory.WithMaxTTL)"},
-		{"k", 500 * time.Microsecond, "ttl 500µs is under the store's minimum of 1ms"},
+		{"k", 500 * time.Microsecond, "ttl 500µs is under the store's limit of 1ms"},
 		{"list", time.Second, "key holds a value of another type"},
 	} {
 		if _, err := s.SetNX(t.Context(), c.key, "v", c.ttl); err == nil || err.Error() != c.want {

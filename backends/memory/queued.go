@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +88,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return err
 	}
 	if waiter == "" {
-		return permanent{errors.New("the waiter has no name")}
+		return backends.AsPermanent(errors.New("the waiter has no name"))
 	}
 	if err := checkWaiter(waiter); err != nil {
 		return err
@@ -260,7 +259,7 @@ func (s *Store) dequeue(key, waiter string) {
 
 func checkWaiter(waiter string) error {
 	if strings.Contains(waiter, "@") {
-		return permanent{fmt.Errorf("waiter %q has an @", waiter)}
+		return backends.Invalidf("waiter %q has an @", waiter)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 		return backends.Result{}, err
 	}
 	if err := a.Validate(); err != nil {
-		return backends.Result{}, permanent{err}
+		return backends.Result{}, backends.AsPermanent(err)
 	}
 	res, wakes, err := s.enter(key, token, ttl, a)
 	wakeAll(wakes) // not under the mutex, as in DeleteIf

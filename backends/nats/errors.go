@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/nats-io/nats.go"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // Error is an error that a server, or the connection to it, has told. It is of one of three
@@ -229,8 +230,8 @@ func notDone(err error) error {
 		}
 		return err
 	}
-	if err != nil && !errors.As(err, new(undone)) {
-		return undone{err}
+	if err != nil && !backends.Unsent(err) {
+		return backends.NotDone(err)
 	}
 	return err
 }
@@ -241,17 +242,10 @@ func (s *Store) at(err error) error { return fmt.Errorf("nats %s: %w", s.Endpoin
 // over is the error of a call whose ctx has ended before anything was done.
 func (s *Store) over(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return undone{s.at(err)}
+		return backends.NotDone(s.at(err))
 	}
 	return nil
 }
-
-// undone is the end of a ctx before anything was done.
-type undone struct{ error }
-
-func (undone) Unsent() bool    { return true }
-func (e undone) Unwrap() error { return e.error }
-func (e undone) Error() string { return e.error.Error() + "; nothing was done" }
 
 // ended is an error of a call whose ctx has ended: it matches the error of the ctx, whatever the
 // client library calls it.
@@ -260,26 +254,12 @@ type ended struct{ cause, err error }
 func (e ended) Error() string   { return e.err.Error() }
 func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
 
-// badInput is an error of a call that is refused before anything is sent.
-type badInput string
-
-func (e badInput) Error() string   { return string(e) }
-func (badInput) Permanent() bool   { return true }
-func (badInput) ErrorType() string { return "invalid" }
-
 var (
-	errWrongType  error = forGood{backends.ErrWrongType}
-	errForeign    error = forGood{backends.ErrForeign}
-	errNumbersEnd error = forGood{errors.New("the numbers of the stream have come to their end at 2^53: make another stream")}
+	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
+	errForeign    error = backends.AsPermanent(backends.ErrForeign)
+	errNumbersEnd error = backends.AsPermanent(errors.New("the numbers of the stream have come to their end at 2^53: make another stream"))
 	errBusy       error = busy{}
 )
-
-// forGood is an error that repeating cannot cure.
-type forGood struct{ error }
-
-func (forGood) Permanent() bool   { return true }
-func (forGood) ErrorType() string { return "invalid" }
-func (p forGood) Unwrap() error   { return p.error }
 
 // busy says that other writes of the same message kept this one from being done.
 type busy struct{}

@@ -65,7 +65,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 		return backends.Page{}, err
 	}
 	if err := backends.ValidateLimit(limit); err != nil {
-		return backends.Page{}, forGood{err}
+		return backends.Page{}, backends.AsPermanent(err)
 	}
 	words, now, err := s.words(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) words(ctx context.Context) (all []string, now time.Time, err err
 // so a renewal comes before what closes the key or fails.
 func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	if err := e.Validate(seen); err != nil {
-		return false, forGood{err}
+		return false, backends.AsPermanent(err)
 	}
 	if err := s.ready(ctx, key); err != nil {
 		return false, err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // streamConfig is what Install sets of a stream, and what Check looks at.
@@ -68,7 +70,7 @@ func (s *Store) install(ctx context.Context, replicas int) error {
 		return err
 	}
 	if replicas < 1 || replicas > 5 {
-		return badInput(fmt.Sprintf("%d replicas: NATS takes 1 to 5", replicas))
+		return backends.Invalidf("%d replicas: NATS takes 1 to 5", replicas)
 	}
 	info, err := s.info(ctx)
 	if code(err) == codeNoStream {
@@ -84,7 +86,7 @@ func (s *Store) install(ctx context.Context, replicas int) error {
 		wrong = append(wrong, fmt.Sprintf("it has %d replicas and not %d", has, replicas))
 	}
 	if len(wrong) > 0 {
-		return badInput(fmt.Sprintf("the stream %s is not fit for locks: %s; change it with nats stream edit, or give the store another one (nats.WithStream)",
+		return backends.Invalid(fmt.Sprintf("the stream %s is not fit for locks: %s; change it with nats stream edit, or give the store another one (nats.WithStream)",
 			s.config.stream, strings.Join(wrong, "; ")))
 	}
 	return nil

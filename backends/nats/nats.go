@@ -62,13 +62,13 @@ package nats
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends"
 	"github.com/nats-io/nats.go"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // An Option changes a store.
@@ -85,7 +85,7 @@ func WithStream(name string) Option {
 	return func(c *config) {
 		c.stream = name
 		if name == "" || strings.ContainsAny(name, forbidden+".") {
-			c.invalid = badInput(fmt.Sprintf("nats.WithStream: %q is no name of a stream: use letters, digits, - and _", name))
+			c.invalid = backends.Invalidf("nats.WithStream: %q is no name of a stream: use letters, digits, - and _", name)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func WithSubject(subject string) Option {
 	return func(c *config) {
 		c.subject = subject
 		if strings.ContainsAny(subject, forbidden) || strings.Contains("."+subject+".", "..") {
-			c.invalid = badInput(fmt.Sprintf("nats.WithSubject: %q is no subject: use words of letters, digits, - and _, with dots between", subject))
+			c.invalid = backends.Invalidf("nats.WithSubject: %q is no subject: use words of letters, digits, - and _, with dots between", subject)
 		}
 	}
 }
@@ -110,7 +110,7 @@ const forbidden = " \t\r\n\x00*>/\\"
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
-			c.invalid = badInput(fmt.Sprintf("nats.WithMaxTTL: %v is under 1ms", ttl))
+			c.invalid = backends.Invalidf("nats.WithMaxTTL: %v is under 1ms", ttl)
 			return
 		}
 		c.maxTTL = ttl
@@ -152,7 +152,7 @@ func New(conn *nats.Conn, opts ...Option) *Store {
 		}
 	}
 	if conn == nil {
-		s.config.invalid = badInput("the *nats.Conn is nil")
+		s.config.invalid = backends.Invalid("the *nats.Conn is nil")
 	}
 	return s
 }
@@ -168,7 +168,7 @@ func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration)
 // InOrder, which is an error.
 func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 	if t.InOrder {
-		return backends.Result{}, badInput("waiters have no order in NATS: use another store for fair")
+		return backends.Result{}, backends.Invalid("waiters have no order in NATS: use another store for fair")
 	}
 	r, err := s.acquire(ctx, key, value, ttl)
 	if err == nil && r.Fence > maxNumber {
@@ -369,7 +369,7 @@ func (s *Store) ready(ctx context.Context, key string) error {
 	case s.config.invalid != nil:
 		return s.config.invalid
 	case len(s.wakes(key)) > maxSubject:
-		return badInput(fmt.Sprintf("a key of %d bytes makes a subject of over %d bytes: use a shorter key", len(key), maxSubject))
+		return backends.Invalidf("a key of %d bytes makes a subject of over %d bytes: use a shorter key", len(key), maxSubject)
 	}
 	// A server that forgot its last messages in a power cut gives their sequences again, to other keys.
 	if n := s.conn.Stats().Reconnects; s.made.Swap(n) != n {
@@ -384,11 +384,8 @@ const maxSubject = 2048
 
 // check refuses what must not be sent, and gives ttl in seconds, rounded up.
 func (s *Store) check(ctx context.Context, key string, ttl time.Duration) (seconds int64, err error) {
-	switch {
-	case ttl < time.Millisecond:
-		return 0, badInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case backends.Relied(ctx, ttl) > s.config.maxTTL:
-		return 0, badInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see nats.WithMaxTTL)", ttl, s.config.maxTTL))
+	if err := backends.CheckTTL(ctx, ttl, s.config.maxTTL, "nats.WithMaxTTL"); err != nil {
+		return 0, err
 	}
 	return int64((ttl + time.Second - 1) / time.Second), s.ready(ctx, key) // the server cuts fractions off
 }

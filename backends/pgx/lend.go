@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A lender has the connection that listens, if it can be lent to calls of the store.
@@ -247,7 +249,7 @@ func (l *lent) Row(ctx context.Context, statement string, args []any, dest ...an
 	l.Close()
 	c, err := l.pool.acquire(ctx)
 	if err != nil {
-		return notSent{fmt.Errorf("%w, and then %w", told, err)}
+		return backends.NotSent(fmt.Errorf("%w, and then %w", told, err))
 	}
 	defer c.Close()
 	return c.Row(ctx, statement, args, dest...)

@@ -37,6 +37,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 )
 
@@ -190,20 +192,14 @@ func unsent(err error) error {
 	if err == nil || !pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) {
 		return err
 	}
-	return notSent{err}
+	return backends.NotSent(err)
 }
-
-type notSent struct{ error }
-
-func (notSent) Unsent() bool    { return true }
-func (e notSent) Unwrap() error { return e.error }
-func (e notSent) Error() string { return e.error.Error() + "; nothing was sent" }
 
 // broken refuses every call.
 type broken string
 
-func (b broken) Acquire(context.Context) (sqlstore.Conn, error) { return nil, sqlstore.BadInput(b) }
-func (b broken) Open(context.Context) (sqlstore.Conn, error)    { return nil, sqlstore.BadInput(b) }
+func (b broken) Acquire(context.Context) (sqlstore.Conn, error) { return nil, backends.Invalid(b) }
+func (b broken) Open(context.Context) (sqlstore.Conn, error)    { return nil, backends.Invalid(b) }
 func (broken) Room() bool                                       { return true }
 func (broken) Max() (int, string)                               { return 0, "" }
 
@@ -211,7 +207,7 @@ func (broken) Max() (int, string)                               { return 0, "" }
 // at once.
 func Install(ctx context.Context, pool *pgxpool.Pool) error {
 	if pool == nil {
-		return sqlstore.BadInput("lockstep: install: the *pgxpool.Pool is nil")
+		return backends.Invalid("lockstep: install: the *pgxpool.Pool is nil")
 	}
 	return sqlstore.InstallPostgreSQLBy(ctx, func(ctx context.Context, statements []string) error {
 		return locate(addresses(pool.Config().ConnConfig), unsent(pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -234,7 +230,7 @@ type within struct{ tx pgx.Tx }
 
 func (w within) Row(ctx context.Context, statement string, args []any, dest ...any) error {
 	if w.tx == nil {
-		return sqlstore.BadInput("the pgx.Tx is nil")
+		return backends.Invalid("the pgx.Tx is nil")
 	}
 	return w.tx.QueryRow(ctx, statement, args...).Scan(dest...)
 }

@@ -13,9 +13,10 @@ import (
 	"time"
 
 	pgxlib "github.com/jackc/pgx/v5"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -30,9 +31,9 @@ const (
 
 func outcomeOf(err error) string {
 	switch {
-	case cleanup.Permanent(err):
+	case backends.Permanent(err):
 		return permanent
-	case cleanup.Unsent(err):
+	case backends.Unsent(err):
 		return notSent
 	}
 	return unknown

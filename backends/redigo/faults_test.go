@@ -10,9 +10,10 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -244,7 +245,7 @@ func TestConnectionsThatAreGivenUpAreBounded(t *testing.T) {
 		}
 		for range bound {
 			began := time.Now()
-			if err := call(); err == nil || time.Since(began) > 0 || !cleanup.Unsent(err) {
+			if err := call(); err == nil || time.Since(began) > 0 || !backends.Unsent(err) {
 				t.Errorf("SetNX = %v after %v; want it to fail at once", err, time.Since(began))
 			}
 		}

@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	client "github.com/gomodule/redigo/redis"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -77,7 +78,7 @@ func TestTheOutcomeOfCommandsThatCouldNotBeWrittenIsUnknown(t *testing.T) {
 			commands := increments(2)
 			way.all(t.Context(), commands)
 			for _, c := range commands {
-				if !errors.Is(c.Err, io.ErrClosedPipe) || cleanup.Unsent(c.Err) || cleanup.Permanent(c.Err) || c.Reply != nil {
+				if !errors.Is(c.Err, io.ErrClosedPipe) || backends.Unsent(c.Err) || backends.Permanent(c.Err) || c.Reply != nil {
 					t.Errorf("%s, %s: %v, %v", by, name, c.Reply, c.Err)
 				}
 			}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redigo"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -30,7 +30,7 @@ func TestAPoolThatIsExhaustedHasSentNothing(t *testing.T) {
 	c := pool.Get()
 	defer c.Close()
 	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", 20*time.Second)
-	if want := "redigo: connection pool exhausted; nothing was sent"; err == nil || err.Error() != want || !cleanup.Unsent(err) {
+	if want := "redigo: connection pool exhausted; nothing was sent"; err == nil || err.Error() != want || !backends.Unsent(err) {
 		t.Errorf("SetNX = %v", err)
 	}
 }

@@ -8,14 +8,13 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 func TestAGrantThatCouldNotBeTakenBackIsUnknown(t *testing.T) {
 	readonly := &ReplyError{Text: "READONLY You can't write against a read only replica."}
 	s := New(&answering{replies: []any{"OK", int64(0), readonly, readonly}}, WithReplicas(1, time.Second), WithoutScripts())
 	r, err := s.SetNX(t.Context(), "a", "token", 20*time.Second)
-	if r.OK || cleanup.Unsent(err) || cleanup.Permanent(err) || !errors.Is(err, error(readonly)) {
+	if r.OK || backends.Unsent(err) || backends.Permanent(err) || !errors.Is(err, error(readonly)) {
 		t.Errorf("SetNX = %+v, %v", r, err)
 	}
 }
@@ -42,7 +41,7 @@ func (s *answering) Pipeline(_ context.Context, commands ...[]any) ([]any, error
 }
 
 func TestAnExecutorThatRefusesFailsEveryCall(t *testing.T) {
-	wrong := driver.BadInput("not so")
+	wrong := backends.Invalid("not so")
 	s := New(driver.Refuse(wrong))
 	if _, err := s.SetNX(t.Context(), "a", "token", 20*time.Second); !errors.Is(err, wrong) {
 		t.Errorf("SetNX = %v", err)

@@ -2,12 +2,10 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 // The counter of a lock lies beside it, in its slot of a Redis Cluster.
@@ -76,7 +74,7 @@ func (s *Store) RaiseFence(ctx context.Context, key, token string, to uint64) (b
 		return false, err
 	}
 	if to >= fenceLimit {
-		return false, driver.BadInput(fmt.Sprintf("number %d is not under 2^53", to))
+		return false, backends.Invalidf("number %d is not under 2^53", to)
 	}
 	if err := s.ready(ctx); err != nil {
 		return false, err

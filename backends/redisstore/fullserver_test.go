@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
-	client "github.com/redis/go-redis/v9"
 )
 
 // fill lets the server refuse all that may need memory.
@@ -45,7 +45,7 @@ func TestOnAFullServerLocksThatAreHeldGoOnAndNewOnesAreNotDone(t *testing.T) {
 	}
 	notDone := func(what string, ok bool, err error) {
 		t.Helper()
-		if ok || !cleanup.Unsent(err) || cleanup.Permanent(err) || !strings.Contains(err.Error(), "OOM") {
+		if ok || !backends.Unsent(err) || backends.Permanent(err) || !strings.Contains(err.Error(), "OOM") {
 			t.Errorf("%s = %v, %v; want OOM, not done", what, ok, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestWithoutScriptsAFullServerDoesWhatMULTITakesThere(t *testing.T) {
 	takes := err == nil
 	expect := func(what string, ok bool, err error) {
 		t.Helper()
-		if takes && (!ok || err != nil) || !takes && (ok || !cleanup.Unsent(err)) {
+		if takes && (!ok || err != nil) || !takes && (ok || !backends.Unsent(err)) {
 			t.Errorf("%s = %v, %v; MULTI takes DEL: %v", what, ok, err, takes)
 		}
 	}
@@ -157,14 +157,14 @@ func TestOnAFullServerAWaiterIsGrantedALockThatIsRefusedToOthers(t *testing.T) {
 		if !r.OK || err != nil {
 			t.Errorf("%s: SetNXQueued of a waiter = %+v, %v", cached, r, err)
 		}
-		if _, err := s.SetNXQueued(t.Context(), cached, "another", 20*time.Second, turn(cached)); !cleanup.Unsent(err) {
+		if _, err := s.SetNXQueued(t.Context(), cached, "another", 20*time.Second, turn(cached)); !backends.Unsent(err) {
 			t.Errorf("%s: to stand in the queue takes memory: %v", cached, err)
 		}
 	}
-	if _, err := s.SetNXQueued(t.Context(), "free", "token", 20*time.Second, backends.Turn{}); !cleanup.Unsent(err) {
+	if _, err := s.SetNXQueued(t.Context(), "free", "token", 20*time.Second, backends.Turn{}); !backends.Unsent(err) {
 		t.Errorf("SetNXQueued of a caller that does not wait = %v", err)
 	}
-	if _, err := s.SetNXNumbered(t.Context(), "numbered", "token", 20*time.Second, turn("numbered")); !cleanup.Unsent(err) {
+	if _, err := s.SetNXNumbered(t.Context(), "numbered", "token", 20*time.Second, turn("numbered")); !backends.Unsent(err) {
 		t.Errorf("SetNXNumbered of a waiter, which counts first, = %v", err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/bounded"
 )
@@ -43,7 +42,7 @@ func (s *Store) shown(reply any, err error) (backends.State, error) {
 
 func (s *Store) showing(ctx context.Context, call string) error {
 	if s.config.scriptless {
-		return driver.BadInput(call + " needs scripts, and the store has the option WithoutScripts")
+		return backends.Invalid(call + " needs scripts, and the store has the option WithoutScripts")
 	}
 	return s.ready(ctx)
 }
@@ -57,7 +56,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 
 func (s *Store) evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
 	if err := e.Validate(seen); err != nil {
-		return false, driver.BadInput(err.Error())
+		return false, backends.Invalid(err.Error())
 	}
 	if err := s.showing(ctx, "Evict"); err != nil {
 		return false, err
@@ -72,18 +71,12 @@ func (s *Store) evict(ctx context.Context, key, seen string, e backends.Eviction
 	reply, err := once(ctx, s.line, scripts.Evict,
 		full, queueKey(full), reservedKey(full), seen, value, foreign, wakeChannel(full), reservation, s.counted())
 	if err == nil && reply == int64(2) {
-		return false, errForeign{}
+		return false, errForeign
 	}
 	return yes(reply, err)
 }
 
-// errForeign is permanent: nothing was changed.
-type errForeign struct{}
-
-func (errForeign) Error() string     { return backends.ErrForeign.Error() }
-func (errForeign) Unwrap() error     { return backends.ErrForeign }
-func (errForeign) Permanent() bool   { return true }
-func (errForeign) ErrorType() string { return "invalid" }
+var errForeign = backends.AsPermanent(backends.ErrForeign)
 
 // inspected reads the reply of inspect.lua.
 func inspected(reply any, err error) (backends.State, error) {

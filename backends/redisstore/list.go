@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
@@ -21,7 +20,7 @@ import (
 func (s *Store) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
 	full := s.config.prefix + prefix
 	if full == "" {
-		return backends.Page{}, driver.BadInput("the prefix is empty: the server may have keys of other software (see redisstore.WithPrefix)")
+		return backends.Page{}, backends.Invalid("the prefix is empty: the server may have keys of other software (see redisstore.WithPrefix)")
 	}
 	page, _, err := s.list(ctx, full, after, limit)
 	return page, err
@@ -41,7 +40,7 @@ func (s *Store) ListOwn(ctx context.Context, after string, limit int) (page back
 // list reads a page of the keys that begin with full, and counts all that it has looked at.
 func (s *Store) list(ctx context.Context, full, after string, limit int) (page backends.Page, seen int, err error) {
 	if err := backends.ValidateLimit(limit); err != nil {
-		return page, 0, driver.BadInput(err.Error())
+		return page, 0, backends.Invalid(err.Error())
 	}
 	at, err := readPlace(full, after)
 	if err != nil {
@@ -96,7 +95,7 @@ func readPlace(full, after string) (place, error) {
 	at.last, errs[1] = strconv.Atoi(last)
 	at.cursor, errs[2] = strconv.ParseUint(cursor, 10, 64)
 	if errors.Join(errs[:]...) != nil || at.first < whole.first || at.first > at.last || at.last > whole.last {
-		return at, driver.BadInput(fmt.Sprintf("after %q is not the Next of a page", after))
+		return at, backends.Invalidf("after %q is not the Next of a page", after)
 	}
 	return at, nil
 }

@@ -5,11 +5,12 @@ import (
 	"os"
 	"testing"
 
+	client "github.com/redis/go-redis/v9"
+
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
-	client "github.com/redis/go-redis/v9"
 )
 
 // Some tests need a real server, and so the store of an adapter: it is that of package goredis.
@@ -33,5 +34,5 @@ func startEmbedded(t *testing.T) string {
 
 func isPermanent(err error, code string) bool {
 	reply := (*redisstore.ReplyError)(nil)
-	return errors.As(err, &reply) && reply.Code() == code && cleanup.Permanent(err)
+	return errors.As(err, &reply) && reply.Code() == code && backends.Permanent(err)
 }

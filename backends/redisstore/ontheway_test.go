@@ -11,7 +11,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
@@ -218,7 +217,7 @@ func TestNoWayToAGrantCountsIfQuarantineBegins(t *testing.T) {
 							return f, r, err
 						}
 						all, r, err := play(0)
-						if cleanup.Permanent(err) {
+						if backends.Permanent(err) {
 							return // the options refuse this call
 						}
 						if !r.OK && err == nil && held && strings.HasSuffix(way, "free key") {
@@ -235,7 +234,7 @@ func TestNoWayToAGrantCountsIfQuarantineBegins(t *testing.T) {
 								t.Errorf("%s: quarantine begins at command %d of %d: %+v, %v; want quarantine", what, at, all.sent, r, err)
 								continue
 							}
-							if cleanup.Unsent(refused) && at == all.sent {
+							if backends.Unsent(refused) && at == all.sent {
 								t.Errorf("%s: at command %d of %d: %v: there is something to clean up", what, at, all.sent, err)
 							}
 						}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
@@ -105,7 +104,7 @@ func (s scripted) transfer(ctx context.Context, l link, t transfer) (backends.Re
 // scripts returns an error if the store has none: they alone carry locks of this kind.
 func (s *Store) scripts(kind string) error {
 	if s.config.scriptless {
-		return driver.BadInput(kind + " locks need scripts, and the store has the option WithoutScripts")
+		return backends.Invalid(kind + " locks need scripts, and the store has the option WithoutScripts")
 	}
 	return nil
 }

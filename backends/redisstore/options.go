@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -23,7 +22,7 @@ type config struct {
 	scriptless bool
 	replicas   int   // that must acknowledge; 0: none
 	wait       []any // the WAIT for them
-	invalid    driver.BadInput
+	invalid    error
 }
 
 // WithPrefix puts prefix before every key, so that locks have a corner of the key space (and of an
@@ -38,7 +37,7 @@ func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = pref
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
-			c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithMaxTTL: %v is under 1ms", ttl))
+			c.invalid = backends.Invalidf("redisstore.WithMaxTTL: %v is under 1ms", ttl)
 			return
 		}
 		c.maxTTL = ttl
@@ -107,11 +106,11 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) {
 		switch {
 		case n < 1:
-			c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithReplicas: number of replicas %d is under 1", n))
+			c.invalid = backends.Invalidf("redisstore.WithReplicas: number of replicas %d is under 1", n)
 		case timeout < time.Millisecond:
-			c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithReplicas: timeout %v is under %v", timeout, time.Millisecond))
+			c.invalid = backends.Invalidf("redisstore.WithReplicas: timeout %v is under %v", timeout, time.Millisecond)
 		default:
-			c.replicas, c.wait, c.invalid = n, []any{"WAIT", n, milliseconds(timeout)}, ""
+			c.replicas, c.wait, c.invalid = n, []any{"WAIT", n, milliseconds(timeout)}, nil
 		}
 	}
 }
@@ -123,17 +122,17 @@ func configure(opts []Option) config {
 			opt(&c)
 		}
 	}
-	if c.keeps && (c.unguarded || c.quarantine == nil || c.isStrict) && c.invalid == "" {
-		c.invalid = "redisstore.WithServerThatForgetsNothing: it ends quarantine early, and the store has none, or the strict one; use Open, or Quarantine of the adapter"
+	if c.keeps && (c.unguarded || c.quarantine == nil || c.isStrict) && c.invalid == nil {
+		c.invalid = backends.Invalid("redisstore.WithServerThatForgetsNothing: it ends quarantine early, and the store has none, or the strict one; use Open, or Quarantine of the adapter")
 	}
 	switch {
 	case c.unguarded:
 		c.quarantine = nil
 	case !c.isStrict:
 	case c.strict < c.maxTTL:
-		c.invalid = driver.BadInput(fmt.Sprintf("redisstore.WithQuarantine: %v is under the longest TTL of %v (see redisstore.WithMaxTTL)", c.strict, c.maxTTL))
+		c.invalid = backends.Invalidf("redisstore.WithQuarantine: %v is under the longest TTL of %v (see redisstore.WithMaxTTL)", c.strict, c.maxTTL)
 	case c.quarantine == nil:
-		c.invalid = "redisstore.WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter"
+		c.invalid = backends.Invalid("redisstore.WithQuarantine: the store does not see the connections of its client; use Open, or Quarantine of the adapter")
 	}
 	return c
 }
@@ -143,7 +142,7 @@ func Observed(q *driver.Quarantine) Option { return func(c *config) { c.quaranti
 
 // Invalid is for adapters: an option with which every call fails because of bad input. Why names
 // it.
-func Invalid(why string) Option { return func(c *config) { c.invalid = driver.BadInput(why) } }
+func Invalid(why string) Option { return func(c *config) { c.invalid = backends.Invalid(why) } }
 
 // Quarantines is for adapters: whether opts leave quarantine on.
 func Quarantines(opts ...Option) bool { return !configure(opts).unguarded }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -126,8 +125,8 @@ func TestQuarantineLastsFromTheObservation(t *testing.T) {
 		mustGrant(t, s)
 		l.next, l.sent = []told{serverB}, nil
 		refused := wantQuarantine(t, s)
-		if !cleanup.Unsent(refused) || cleanup.Permanent(refused) || len(l.sent) > 0 {
-			t.Errorf("unsent: %v, permanent: %v, sent: %v", cleanup.Unsent(refused), cleanup.Permanent(refused), l.sent)
+		if !backends.Unsent(refused) || backends.Permanent(refused) || len(l.sent) > 0 {
+			t.Errorf("unsent: %v, permanent: %v, sent: %v", backends.Unsent(refused), backends.Permanent(refused), l.sent)
 		}
 		const shortest = longest + longest/100 + time.Second
 		if left := time.Until(refused.Until); left < shortest || left > shortest+time.Second {
@@ -184,7 +183,7 @@ func TestATTLOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	s := New(l)
 	const want = "ttl 30.001s is over the store's limit of 30s (see redisstore.WithMaxTTL)"
 	_, err := s.SetNX(t.Context(), "key", "token", 30001*time.Millisecond)
-	if err == nil || err.Error() != want || !cleanup.Permanent(err) || len(l.sent) > 0 {
+	if err == nil || err.Error() != want || !backends.Permanent(err) || len(l.sent) > 0 {
 		t.Errorf("SetNX = %v, sent %v; want %s", err, l.sent, want)
 	}
 	if _, err := s.SetNX(t.Context(), "key", "token", 30*time.Second); err != nil || len(l.sent) != 1 {
@@ -314,10 +313,10 @@ func TestOnlyTheLastMastersOfAnEndpointAreRemembered(t *testing.T) {
 	for i := range n {
 		_ = saw(i)
 	}
-	if err := saw(1); err == nil || cleanup.Permanent(err) {
+	if err := saw(1); err == nil || backends.Permanent(err) {
 		t.Errorf("a master that is long forgotten: %v; want quarantine, as for any other server", err)
 	}
-	if err := saw(n - 1); !cleanup.Permanent(err) {
+	if err := saw(n - 1); !backends.Permanent(err) {
 		t.Errorf("the master before it: %v; want the error of servers that take turns", err)
 	}
 }
@@ -369,7 +368,7 @@ func TestAGrantThatIsOnItsWayWhenQuarantineBeginsDoesNotCount(t *testing.T) {
 		l.during = nil
 		_ = l.q.Saw("", serverB.String(), nil)
 	}
-	if refused := wantQuarantine(t, s); cleanup.Unsent(refused) || cleanup.Permanent(refused) {
+	if refused := wantQuarantine(t, s); backends.Unsent(refused) || backends.Permanent(refused) {
 		t.Errorf("%v: there is something to clean up", refused)
 	}
 }
@@ -392,13 +391,13 @@ func TestServersThatTakeTurnsAreAPermanentError(t *testing.T) {
 		l.next = []told{serverA}
 		mustGrant(t, s)
 		l.next = []told{serverB}
-		if refused := wantQuarantine(t, s); cleanup.Permanent(refused) {
+		if refused := wantQuarantine(t, s); backends.Permanent(refused) {
 			t.Errorf("%v is permanent: a failover looks like this", refused)
 		}
-		if err := l.q.Saw("", serverA.String(), nil); !cleanup.Permanent(err) || !strings.Contains(err.Error(), "several servers answer") {
+		if err := l.q.Saw("", serverA.String(), nil); !backends.Permanent(err) || !strings.Contains(err.Error(), "several servers answer") {
 			t.Errorf("back to the first: %v", err)
 		}
-		if refused := wantQuarantine(t, s); !cleanup.Permanent(refused) || !cleanup.Unsent(refused) {
+		if refused := wantQuarantine(t, s); !backends.Permanent(refused) || !backends.Unsent(refused) {
 			t.Errorf("SetNX = %v", refused)
 		}
 		time.Sleep(time.Minute) // and all connections lead to the same one
@@ -460,7 +459,7 @@ func TestAReplicaIsLookedAtTenTimesASecond(t *testing.T) {
 		for range 1000 {
 			l.next = []told{replica}
 			_, err := grant(t, s)
-			if !cleanup.Unsent(err) || cleanup.Permanent(err) {
+			if !backends.Unsent(err) || backends.Permanent(err) {
 				t.Fatalf("SetNX = %v", err)
 			}
 			looks += 1 - len(l.next)
@@ -564,10 +563,10 @@ func TestAServerThatDoesNotTell(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 		q.Attach(longest, longest)
-		if err := q.Saw("", "", &driver.ReplyError{Text: text}); err == nil || passes && !cleanup.Permanent(err) {
+		if err := q.Saw("", "", &driver.ReplyError{Text: text}); err == nil || passes && !backends.Permanent(err) {
 			t.Errorf("%s, in the strict form: %v", text, err)
 		}
-		if err := q.Refused(false); (err != nil) != passes || passes && !cleanup.Unsent(err) {
+		if err := q.Refused(false); (err != nil) != passes || passes && !backends.Unsent(err) {
 			t.Errorf("%s, in the strict form: a Store is told %v", text, err)
 		}
 	}
@@ -583,7 +582,7 @@ func TestBadInputOfTheStrictForm(t *testing.T) {
 		"connections that are not seen": New(&changing{}, WithQuarantine(time.Hour)),
 	} {
 		_, err := grant(t, s)
-		if !cleanup.Permanent(err) || !strings.Contains(err.Error(), "WithQuarantine") {
+		if !backends.Permanent(err) || !strings.Contains(err.Error(), "WithQuarantine") {
 			t.Errorf("%s: SetNX = %v", name, err)
 		}
 	}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -215,7 +214,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return s.Watch(ctx, key, wake)
 	}
 	if waiter == "" || strings.Contains(waiter, "@") {
-		return driver.BadInput(fmt.Sprintf("waiter %q is empty or has an @", waiter))
+		return backends.Invalidf("waiter %q is empty or has an @", waiter)
 	}
 	if err := s.ready(ctx); err != nil {
 		return err

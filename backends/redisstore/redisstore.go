@@ -210,7 +210,7 @@ var errPolling = fmt.Errorf("wake-ups are switched off: %w", errors.ErrUnsupport
 
 // ready refuses all calls of a store that was given bad options, and those that come too late.
 func (s *Store) ready(ctx context.Context) error {
-	if s.config.invalid != "" {
+	if s.config.invalid != nil {
 		return s.config.invalid
 	}
 	return ctx.Err()
@@ -218,11 +218,8 @@ func (s *Store) ready(ctx context.Context) error {
 
 // check refuses what must not be sent.
 func (s *Store) check(ctx context.Context, ttl time.Duration) error {
-	switch {
-	case ttl < time.Millisecond:
-		return driver.BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case backends.Relied(ctx, ttl) > s.config.maxTTL:
-		return driver.BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see redisstore.WithMaxTTL)", ttl, s.config.maxTTL))
+	if err := backends.CheckTTL(ctx, ttl, s.config.maxTTL, "redisstore.WithMaxTTL"); err != nil {
+		return err
 	}
 	return s.ready(ctx)
 }

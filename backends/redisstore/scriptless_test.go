@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // restless is a key that others change whenever nobody looks: it is held when it is to be set, and free when it is read,
@@ -83,7 +82,7 @@ func TestWithoutScriptsNoGrantIsNumbered(t *testing.T) {
 	} {
 		r := &restless{}
 		got, err := New(r, WithoutScripts()).SetNXNumbered(t.Context(), "a", "token", time.Second, turn)
-		if got.OK || !cleanup.Permanent(err) || !strings.Contains(err.Error(), "need scripts") || len(r.sent) > 0 {
+		if got.OK || !backends.Permanent(err) || !strings.Contains(err.Error(), "need scripts") || len(r.sent) > 0 {
 			t.Errorf("%s: SetNXNumbered = %+v, %v; sent %v", name, got, err, r.sent)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/turns"
 )
@@ -58,7 +57,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 		return backends.Result{}, err
 	}
 	if err := a.Validate(); err != nil {
-		return backends.Result{}, driver.BadInput(err.Error())
+		return backends.Result{}, backends.Invalid(err.Error())
 	}
 	full, ms, told := s.config.prefix+key, milliseconds(ttl), admission{Admission: a, queueing: a.InOrder || s.queues()}
 	if a.Slots {
@@ -206,9 +205,9 @@ func admitted(rest string) (member, key string, ok bool) {
 func (s *Store) turnError(t backends.Turn) error {
 	switch {
 	case strings.Contains(t.Waiter, "@"):
-		return driver.BadInput(fmt.Sprintf("waiter %q has an @", t.Waiter))
+		return backends.Invalidf("waiter %q has an @", t.Waiter)
 	case t.InOrder && !s.queueing:
-		return driver.BadInput("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
+		return backends.Invalid("waiters can't stand in order under redisstore.WithoutWakes, redisstore.WithoutScripts or redisstore.WithReplicas")
 	}
 	return nil
 }

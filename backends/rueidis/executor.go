@@ -9,8 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
 type executor struct {
@@ -297,8 +299,8 @@ func (e executor) translate(ctx context.Context, err error) error {
 	// What is left of these is not ours: the call that was connecting has ended, or the connection
 	// took too long.
 	case !ended && errors.Is(err, context.Canceled):
-		err = driver.Kind("abandoned", driver.IsUnsent(err), errAbandoned)
-	case driver.IsUnsent(err): // the error of a dial says more than errSlow
+		err = driver.Kind("abandoned", backends.Unsent(err), errAbandoned)
+	case backends.Unsent(err): // the error of a dial says more than errSlow
 	case !ended && errors.Is(err, context.DeadlineExceeded):
 		err = errSlow
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/rueidis"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -42,7 +42,7 @@ func TestCallsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
 	before := proxy.Open()
 	proxy.Forsake()
 	_, err := store.SetNX(within(t, 1200*time.Millisecond), "a", "token", 20*time.Second)
-	if err == nil || cleanup.Unsent(err) {
+	if err == nil || backends.Unsent(err) {
 		t.Fatalf("SetNX on a silent connection: %v; want an unknown outcome", err)
 	}
 	for range 100 {
@@ -67,10 +67,10 @@ func TestCallsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
 func TestAServerThatAnswersNobodyGetsOneMoreConnection(t *testing.T) {
 	store, _, proxy := silently(t, time.Second)
 	proxy.BlackHole(true)
-	if _, err := store.SetNX(within(t, 1200*time.Millisecond), "a", "token", 20*time.Second); err == nil || cleanup.Unsent(err) {
+	if _, err := store.SetNX(within(t, 1200*time.Millisecond), "a", "token", 20*time.Second); err == nil || backends.Unsent(err) {
 		t.Fatalf("SetNX on a silent connection: %v; want an unknown outcome", err)
 	}
-	if _, err := store.SetNX(within(t, 100*time.Millisecond), "a", "token", 20*time.Second); !cleanup.Unsent(err) {
+	if _, err := store.SetNX(within(t, 100*time.Millisecond), "a", "token", 20*time.Second); !backends.Unsent(err) {
 		t.Errorf("SetNX while a connection is opened: %v; want one that was not sent", err)
 	}
 	for range 50 { // rueidis gives up two connections or more

@@ -11,19 +11,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
-
-// BadInput is an error of a call that is refused before anything is sent.
-type BadInput string
-
-func (e BadInput) Error() string { return string(e) }
-
-// Permanent is true: repeating the call cannot help.
-func (BadInput) Permanent() bool { return true }
-
-// ErrorType is invalid.
-func (BadInput) ErrorType() string { return "invalid" }
 
 // StatementError is an error that the database has told. It is of one of three classes:
 //   - permanent (Permanent): the database did nothing, and a repetition gets the same answer;
@@ -227,11 +215,11 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[BadInput](err); ok {
+	if _, ok := errors.AsType[backends.Invalid](err); ok {
 		return err
 	}
 	if m, ok := errors.AsType[maybe](err); ok {
-		if err = explainBy(ctx, classify, m.error); cleanup.Unsent(err) { // of its last try alone
+		if err = explainBy(ctx, classify, m.error); backends.Unsent(err) { // of its last try alone
 			return maybe{err}
 		}
 		return err
@@ -242,8 +230,8 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 		}
 		return told
 	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !cleanup.Unsent(err) {
-		err = notSent{err}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !backends.Unsent(err) {
+		err = backends.NotSent(err)
 	}
 	var timeout net.Error
 	switch cause := ctx.Err(); {
@@ -264,29 +252,9 @@ type ended struct{ cause, err error }
 func (e ended) Error() string   { return e.err.Error() }
 func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
 
-// notSent is an error before there was a connection.
-type notSent struct{ error }
-
-func (notSent) Unsent() bool    { return true }
-func (e notSent) Unwrap() error { return e.error }
-func (e notSent) Error() string { return e.error.Error() + "; nothing was sent" }
-
-// undone is an error of a call that has changed nothing.
-type undone struct{ error }
-
-func (undone) Unsent() bool    { return true }
-func (e undone) Unwrap() error { return e.error }
-func (e undone) Error() string { return e.error.Error() + "; nothing was done" }
-
 // The errors of outcomes that a function of the database tells.
 var (
-	errWrongType  error = permanent{backends.ErrWrongType}
-	errForeign    error = permanent{backends.ErrForeign}
-	errNumbersEnd error = permanent{errors.New("the numbers of the key have come to their end at 2^53")}
+	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
+	errForeign    error = backends.AsPermanent(backends.ErrForeign)
+	errNumbersEnd error = backends.AsPermanent(errors.New("the numbers of the key have come to their end at 2^53"))
 )
-
-type permanent struct{ error }
-
-func (permanent) Permanent() bool   { return true }
-func (permanent) ErrorType() string { return "invalid" }
-func (p permanent) Unwrap() error   { return p.error }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A file is the database file of SQLite as the store first saw it. A connection stays with the file that
@@ -38,7 +40,7 @@ func (f *file) stays(ctx context.Context, on Executor) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fileMoved{f.path, "deleted or moved"}
 	case err != nil:
-		return notSent{err}
+		return backends.NotSent(err)
 	case !os.SameFile(f.first, now):
 		return fileMoved{f.path, "replaced"}
 	}

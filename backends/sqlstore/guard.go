@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -53,7 +54,7 @@ type within struct{ tx *sql.Tx }
 
 func (w within) Row(ctx context.Context, statement string, args []any, dest ...any) error {
 	if w.tx == nil {
-		return BadInput("the *sql.Tx is nil")
+		return backends.Invalid("the *sql.Tx is nil")
 	}
 	return w.tx.QueryRowContext(ctx, statement, args...).Scan(dest...)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,7 +42,7 @@ func (r *record) keep(group string, all []hold) error {
 	slices.SortStableFunc(all, func(a, b hold) int { return cmp.Compare(a.Expires, b.Expires) })
 	text, err := json.Marshal(all)
 	if err != nil || len(text) > maxHolds {
-		return BadInput(fmt.Sprintf("the %d holds of the key take %d bytes, which is over the store's limit of %d", len(all), len(text), maxHolds))
+		return backends.Invalidf("the %d holds of the key take %d bytes, which is over the store's limit of %d", len(all), len(text), maxHolds)
 	}
 	r.put(kindShared, group, all[len(all)-1].Expires)
 	r.holds = text
@@ -58,7 +57,7 @@ func (s *rows) Enter(ctx context.Context, key, token string, ttl time.Duration, 
 		return backends.Result{}, err
 	}
 	if err := a.Validate(); err != nil {
-		return backends.Result{}, BadInput(err.Error())
+		return backends.Result{}, backends.Invalid(err.Error())
 	}
 	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
 		s.own.shown(r.server)

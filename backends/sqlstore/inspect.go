@@ -92,11 +92,11 @@ func (s *PostgreSQL) List(ctx context.Context, prefix, after string, limit int) 
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
 	if err := backends.ValidateLimit(limit); err != nil {
-		return backends.Page{}, BadInput(err.Error())
+		return backends.Page{}, backends.Invalid(err.Error())
 	}
 	seen, err := hex.DecodeString(after)
 	if err != nil {
-		return backends.Page{}, BadInput(fmt.Sprintf("after %q is not the Next of a page", after))
+		return backends.Page{}, backends.Invalidf("after %q is not the Next of a page", after)
 	}
 	if err := s.config.ready(ctx); err != nil {
 		return backends.Page{}, err
@@ -141,7 +141,7 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
 	if err := e.Validate(seen); err != nil {
-		return false, BadInput(err.Error())
+		return false, backends.Invalid(err.Error())
 	}
 	if err := s.config.ready(ctx); err != nil {
 		return false, err
@@ -214,11 +214,11 @@ func (s *rows) List(ctx context.Context, prefix, after string, limit int) (_ bac
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
 	if err := backends.ValidateLimit(limit); err != nil {
-		return backends.Page{}, BadInput(err.Error())
+		return backends.Page{}, backends.Invalid(err.Error())
 	}
 	seen, err := hex.DecodeString(after)
 	if err != nil {
-		return backends.Page{}, BadInput(fmt.Sprintf("after %q is not the Next of a page", after))
+		return backends.Page{}, backends.Invalidf("after %q is not the Next of a page", after)
 	}
 	from, err := s.prepare(ctx, prefix)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *rows) Evict(ctx context.Context, key, seen string, e backends.Eviction)
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
 	if err := e.Validate(seen); err != nil {
-		return false, BadInput(err.Error())
+		return false, backends.Invalid(err.Error())
 	}
 	name, err := s.prepare(ctx, key)
 	if err != nil {

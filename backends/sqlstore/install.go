@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
@@ -94,7 +95,7 @@ func InstallPostgreSQLBy(ctx context.Context, run func(ctx context.Context, stat
 
 func installing(ctx context.Context, db *sql.DB, classify func(error) *StatementError, run func(context.Context) error) error {
 	if db == nil {
-		return BadInput("lockstep: install: the *sql.DB is nil")
+		return backends.Invalid("lockstep: install: the *sql.DB is nil")
 	}
 	return installed(ctx, classify, run)
 }
@@ -116,6 +117,6 @@ func undo(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // newerVersion is the error of an Install that would replace what a newer program has installed.
 func newerVersion(there int) error {
-	return BadInput(fmt.Sprintf("the tables of the locks are of version %d, from a newer program; this one has version %d, and replaces nothing",
+	return backends.Invalid(fmt.Sprintf("the tables of the locks are of version %d, from a newer program; this one has version %d, and replaces nothing",
 		there, schemaVersion))
 }

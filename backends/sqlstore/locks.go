@@ -15,7 +15,7 @@ func (s *rows) SetNX(ctx context.Context, key, value string, ttl time.Duration) 
 // SetNXNumbered implements [backends.NumberedStore]. There is no queue: an order is a permanent error.
 func (s *rows) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
 	if t.InOrder {
-		return backends.Result{}, BadInput("waiters that poll can't stand in order: use another store for fair")
+		return backends.Result{}, backends.Invalid("waiters that poll can't stand in order: use another store for fair")
 	}
 	return s.take(ctx, key, value, ttl, byClock)
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A place is where the server of a store is, as far as it is known. It is there for the texts of errors.
@@ -30,7 +32,7 @@ func (p *place) Endpoint() string {
 // locate puts the address before an error that does not have it.
 func (p *place) locate(err error) error {
 	addr := p.Endpoint()
-	if err == nil || addr == "" || errors.As(err, new(BadInput)) || strings.Contains(err.Error(), addr) {
+	if err == nil || addr == "" || errors.As(err, new(backends.Invalid)) || strings.Contains(err.Error(), addr) {
 		return err
 	}
 	return located{err, p.system + " at " + addr}

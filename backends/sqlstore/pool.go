@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A Pool gives connections to a store. It is for packages that adapt a database driver; see
@@ -78,7 +80,7 @@ type databasePool struct {
 
 func (p databasePool) acquire(ctx context.Context) (*databaseConn, error) {
 	if p.db == nil {
-		return nil, BadInput("the *sql.DB is nil")
+		return nil, backends.Invalid("the *sql.DB is nil")
 	}
 	c, err := p.living(ctx)
 	if err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -283,7 +282,7 @@ func (s *PostgreSQL) RaiseFence(ctx context.Context, key, value string, to uint6
 
 func checkNumber(n uint64) error {
 	if n >= 1<<53 {
-		return BadInput(fmt.Sprintf("number %d is not under 2^53", n))
+		return backends.Invalidf("number %d is not under 2^53", n)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -27,9 +26,9 @@ func (s *PostgreSQL) position(key string, t backends.Turn) (waiter string, asked
 	nobody := func(bool) {}
 	switch {
 	case strings.Contains(t.Waiter, "@"):
-		return "", nil, BadInput(fmt.Sprintf("waiter %q has an @", t.Waiter))
+		return "", nil, backends.Invalidf("waiter %q has an @", t.Waiter)
 	case s.wakes == nil && t.InOrder:
-		return "", nil, BadInput("waiters that poll can't stand in order: use the store of package backends/pgx with a listener")
+		return "", nil, backends.Invalid("waiters that poll can't stand in order: use the store of package backends/pgx with a listener")
 	case s.wakes == nil || t.Waiter == "":
 		return "", nobody, nil
 	}
@@ -50,7 +49,7 @@ func (s *PostgreSQL) WatchQueued(ctx context.Context, key, waiter string, wake f
 	case s.wakes == nil:
 		return errPolling
 	case waiter == "" || strings.Contains(waiter, "@"):
-		return BadInput(fmt.Sprintf("waiter %q is empty or has an @", waiter))
+		return backends.Invalidf("waiter %q is empty or has an @", waiter)
 	}
 	if err := s.config.ready(ctx); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A reserve has up to two connections for renewals and releases while locks are held, so that these do
@@ -89,7 +89,7 @@ func (r *reserve[C]) attempt(ctx context.Context, fn func(c C) error) error {
 		if !r.goesOn(ctx, err, try) {
 			return tried(err, maybeSent)
 		}
-		maybeSent = maybeSent || !cleanup.Unsent(err) && !r.idled(err)
+		maybeSent = maybeSent || !backends.Unsent(err) && !r.idled(err)
 	}
 }
 
@@ -118,7 +118,7 @@ func (r *reserve[C]) holder(ctx context.Context, first bool, fn func(c C, kept b
 			if try < reserveTries && ctx.Err() == nil {
 				continue // nothing was sent for fn
 			}
-			return notSent{err}
+			return backends.NotSent(err)
 		}
 		if o != nil && r.waited(err) && ctx.Err() == nil {
 			return r.attempt(ctx, func(c C) error { return fn(c, false) })
@@ -126,7 +126,7 @@ func (r *reserve[C]) holder(ctx context.Context, first bool, fn func(c C, kept b
 		if !r.goesOn(ctx, err, try) {
 			return tried(err, maybeSent)
 		}
-		maybeSent = maybeSent || !cleanup.Unsent(err) && !r.idled(err)
+		maybeSent = maybeSent || !backends.Unsent(err) && !r.idled(err)
 	}
 }
 
@@ -150,7 +150,7 @@ func (r *reserve[C]) goesOn(ctx context.Context, err error, try int) bool {
 	case r.idled(err):
 		return try < idledTries
 	}
-	return try < reserveTries && (errors.Is(err, driver.ErrBadConn) || cleanup.Unsent(err))
+	return try < reserveTries && (errors.Is(err, driver.ErrBadConn) || backends.Unsent(err))
 }
 
 // idled tells that the server has ended the connection for its idleness, so it has run nothing of the
@@ -169,10 +169,10 @@ func notAcquired(err error, maybeSent bool) error {
 	switch {
 	case maybeSent:
 		return maybe{err}
-	case cleanup.Permanent(err):
+	case backends.Permanent(err):
 		return err
 	}
-	return notSent{err}
+	return backends.NotSent(err)
 }
 
 func tried(err error, maybeSent bool) error {

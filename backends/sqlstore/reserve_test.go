@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // fakePool is a pool of one connection, which another may use.
@@ -172,7 +172,7 @@ func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 			unsent bool
 		}{
 			{driver.ErrBadConn, false},
-			{notSent{errors.New("conn closed")}, true},
+			{backends.NotSent(errors.New("conn closed")), true},
 		} {
 			tries := 0
 			one := p.reserve()
@@ -183,8 +183,8 @@ func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 				return &fakeConn{close: func() {}}, nil
 			}
 			err := explain(t.Context(), one.attempt(t.Context(), func(*fakeConn) error { return c.first }))
-			if !errors.Is(err, refused) || cleanup.Unsent(err) != c.unsent {
-				t.Errorf("after %v: %v, not done %v; want %v", c.first, err, cleanup.Unsent(err), c.unsent)
+			if !errors.Is(err, refused) || backends.Unsent(err) != c.unsent {
+				t.Errorf("after %v: %v, not done %v; want %v", c.first, err, backends.Unsent(err), c.unsent)
 			}
 		}
 	})
@@ -199,7 +199,7 @@ func TestACallWhosePoolIsUsedUpSaysSoBeforeItsCtxEnds(t *testing.T) {
 		defer cancel()
 		err := r.attempt(ctx, func(*fakeConn) error { return nil })
 		var typed interface{ ErrorType() string }
-		if ctx.Err() != nil || !cleanup.Unsent(err) || !errors.As(err, &typed) || typed.ErrorType() != "pool_exhausted" {
+		if ctx.Err() != nil || !backends.Unsent(err) || !errors.As(err, &typed) || typed.ErrorType() != "pool_exhausted" {
 			t.Errorf("%v, ctx %v; want pool_exhausted, not done, and before the end of ctx", err, ctx.Err())
 		}
 	})
@@ -255,7 +255,7 @@ func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 		}
 		r.drop("k", "token")
 		time.Sleep(time.Minute)
-		if _, err := release(); !errors.Is(err, full) || !cleanup.Unsent(err) {
+		if _, err := release(); !errors.Is(err, full) || !backends.Unsent(err) {
 			t.Errorf("without a reserve: %v; want the error of the pool, which says that nothing was sent", err)
 		}
 	})
@@ -310,8 +310,8 @@ func TestACallGoesOnPastConnectionsThatTheServerHasEndedForTheirIdleness(t *test
 				if bad := min(c.ended, c.tries); c.then == nil && (closed != bad || r.have != c.tries-bad) {
 					t.Errorf("%d connections were closed, and %d are kept; want those closed that the server has ended", closed, r.have)
 				}
-				if err != nil && (cleanup.Unsent(err) != c.unsent || errors.As(err, new(maybe))) {
-					t.Errorf("%v: not done %v; want %v, and no doubt of an earlier try", err, cleanup.Unsent(err), c.unsent)
+				if err != nil && (backends.Unsent(err) != c.unsent || errors.As(err, new(maybe))) {
+					t.Errorf("%v: not done %v; want %v, and no doubt of an earlier try", err, backends.Unsent(err), c.unsent)
 				}
 			})
 		}
@@ -327,8 +327,8 @@ func TestACallGoesOnPastConnectionsThatTheServerHasEndedForTheirIdleness(t *test
 			return &fakeConn{close: func() {}}, nil
 		}
 		err := explain(t.Context(), calls["attempt"](r, func() error { return idledError{} }))
-		if !errors.Is(err, lost) || !cleanup.Unsent(err) {
-			t.Errorf("%v: not done %v; want that nothing was sent", err, cleanup.Unsent(err))
+		if !errors.Is(err, lost) || !backends.Unsent(err) {
+			t.Errorf("%v: not done %v; want that nothing was sent", err, backends.Unsent(err))
 		}
 	})
 }

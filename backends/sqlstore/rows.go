@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // rows is what [SQLite] and [MySQL] have in common. A key is one row. A call reads the row, decides here,
@@ -119,7 +118,7 @@ func (s slot) take(ctx context.Context) error {
 	case s <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return notSent{ctx.Err()}
+		return backends.NotSent(ctx.Err())
 	}
 }
 
@@ -232,9 +231,9 @@ func (r *record) scan(row func(dest ...any) error) error {
 	r.value, r.holds = append([]byte{}, r.value...), append([]byte{}, r.holds...) // nil would be NULL
 	switch {
 	case err == nil && r.server == noCommits:
-		return BadInput("the connections have autocommit off, so nobody else would see a lock: switch it on in the DSN")
+		return backends.Invalid("the connections have autocommit off, so nobody else would see a lock: switch it on in the DSN")
 	case err == nil && r.server == noClock:
-		return BadInput("the connections have set the variable timestamp, so the end of a lock can't be judged: leave it alone, or give the locks a *sql.DB of their own")
+		return backends.Invalid("the connections have set the variable timestamp, so the end of a lock can't be judged: leave it alone, or give the locks a *sql.DB of their own")
 	}
 	return err
 }
@@ -249,14 +248,7 @@ const (
 // got on.
 const races = 100
 
-var errRaces error = beaten{}
-
-type beaten struct{}
-
-func (beaten) Error() string {
-	return fmt.Sprintf("other calls were quicker on the same key %d times; nothing was done: try again", races)
-}
-func (beaten) Unsent() bool { return true }
+var errRaces = backends.AsUnsent(fmt.Errorf("other calls were quicker on the same key %d times; nothing was done: try again", races))
 
 // change lets decide change the row of a key. The change is made only before the time until.
 func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *record) (until int64, err error)) error {
@@ -324,14 +316,14 @@ func (s *rows) exec(ctx context.Context, on lane, statement string, args ...any)
 // prepare refuses what must not be sent.
 func (s *rows) prepare(ctx context.Context, key string, values ...string) ([]byte, error) {
 	if s.db == nil {
-		return nil, BadInput("the *sql.DB is nil")
+		return nil, backends.Invalid("the *sql.DB is nil")
 	}
 	if n := len(s.config.prefix) + len(key); n > maxKey {
-		return nil, BadInput(fmt.Sprintf("key of %d bytes is over the store's limit of %d", n, maxKey))
+		return nil, backends.Invalidf("key of %d bytes is over the store's limit of %d", n, maxKey)
 	}
 	for _, value := range values {
 		if len(value) > maxValue {
-			return nil, BadInput(fmt.Sprintf("value of %d bytes is over the store's limit of %d", len(value), maxValue))
+			return nil, backends.Invalidf("value of %d bytes is over the store's limit of %d", len(value), maxValue)
 		}
 	}
 	return []byte(s.config.prefix + key), s.config.ready(ctx)
@@ -362,8 +354,8 @@ func (s *rows) notDone(ctx context.Context, err error) error {
 	if told, ok := errors.AsType[*StatementError](err); ok && told.class == unknown {
 		told.class = notDone
 	}
-	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
+	if err == nil || backends.Permanent(err) || backends.Unsent(err) {
 		return err
 	}
-	return undone{err}
+	return backends.NotDone(err)
 }

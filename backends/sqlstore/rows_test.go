@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // No network file system can be mounted here, so the type of the file system of a folder of this test
@@ -108,7 +110,7 @@ func TestErrorsOfDatabasesNameTheNextStep(t *testing.T) {
 }
 
 func TestAnErrorTellsItsOutcomeOnce(t *testing.T) {
-	e := sqliteError(notSent{coded{14}})
+	e := sqliteError(backends.NotSent(coded{14}))
 	if text := e.Error(); strings.Count(text, "nothing was") != 1 || !strings.Contains(text, "nothing was sent: there is") {
 		t.Error(text)
 	}

@@ -15,7 +15,7 @@ func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Dura
 		return backends.Result{}, err
 	}
 	if err := a.Validate(); err != nil {
-		return backends.Result{}, BadInput(err.Error())
+		return backends.Result{}, backends.Invalid(err.Error())
 	}
 	waiter, asked, err := s.position(key, a.Turn)
 	if err != nil {

@@ -58,7 +58,7 @@ func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = pref
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
-			c.invalid = BadInput(fmt.Sprintf("sqlstore.WithMaxTTL: %v is under 1ms", ttl))
+			c.invalid = backends.Invalidf("sqlstore.WithMaxTTL: %v is under 1ms", ttl)
 			return
 		}
 		c.maxTTL = ttl
@@ -87,18 +87,15 @@ func (c *config) ready(ctx context.Context) error {
 		return c.invalid
 	}
 	if err := ctx.Err(); err != nil {
-		return notSent{c.at.locate(err)}
+		return backends.NotSent(c.at.locate(err))
 	}
 	return nil
 }
 
 // check refuses what must not be sent, and gives ttl in microseconds, rounded up.
 func (c *config) check(ctx context.Context, ttl time.Duration) (int64, error) {
-	switch {
-	case ttl < time.Millisecond:
-		return 0, BadInput(fmt.Sprintf("ttl %v is under the store's limit of %v", ttl, time.Millisecond))
-	case backends.Relied(ctx, ttl) > c.maxTTL:
-		return 0, BadInput(fmt.Sprintf("ttl %v is over the store's limit of %v (see sqlstore.WithMaxTTL)", ttl, c.maxTTL))
+	if err := backends.CheckTTL(ctx, ttl, c.maxTTL, "sqlstore.WithMaxTTL"); err != nil {
+		return 0, err
 	}
 	return microseconds(ttl), c.ready(ctx)
 }

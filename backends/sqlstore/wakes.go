@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // A Listener hears the messages of a channel on a connection of its own. It is for packages that adapt a
@@ -116,7 +116,7 @@ func (w *wakes) rest() {
 func (w *wakes) run(ctx context.Context) {
 	for pause := firstReconnect; ctx.Err() == nil; pause = min(2*pause, maxReconnect) {
 		err := w.session(ctx)
-		if cleanup.Permanent(err) || errors.Is(err, errors.ErrUnsupported) {
+		if backends.Permanent(err) || errors.Is(err, errors.ErrUnsupported) {
 			w.settle(ctx, err)
 			<-ctx.Done() // those that come meanwhile get the same answer
 			return
@@ -212,7 +212,7 @@ func (w *wakes) watch(ctx context.Context, key string, wake func()) error {
 	}
 	var ok bool
 	err = w.store.exec.Row(ctx, "SELECT lockstep.watch($1,$2)", []any{w.store.key(key), w.store.channel}, &ok)
-	if err = w.store.explain(ctx, err); err != nil && (cleanup.Permanent(err) || ctx.Err() != nil) {
+	if err = w.store.explain(ctx, err); err != nil && (backends.Permanent(err) || ctx.Err() != nil) {
 		go end()
 		return err
 	}

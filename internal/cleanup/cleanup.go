@@ -4,9 +4,9 @@ package cleanup
 
 import (
 	"context"
-	"errors"
-	"net"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // error of fn. Each call has its own limit.
 func Repeat(ctx context.Context, fn func(context.Context) error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		if err := try(ctx, tryLimit, fn); err == nil || Permanent(err) || !sleep(ctx, pause) {
+		if err := try(ctx, tryLimit, fn); err == nil || outcome.Permanent(err) || !sleep(ctx, pause) {
 			return err
 		}
 	}
@@ -30,30 +30,6 @@ func try(ctx context.Context, limit time.Duration, fn func(context.Context) erro
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return fn(ctx)
-}
-
-// Permanent tells whether err says, by a method Permanent() bool, that the store did nothing and
-// that a repetition would do nothing either: a missing permission, bad input.
-func Permanent(err error) bool {
-	if err == nil { // the usual case, in which errors.As would allocate
-		return false
-	}
-	var r interface{ Permanent() bool }
-	return errors.As(err, &r) && r.Permanent()
-}
-
-// Unsent tells whether err says, by a method Unsent() bool, that nothing was sent, or that there
-// was no connection. If a call was repeated, this holds only for its last try.
-func Unsent(err error) bool {
-	if err == nil {
-		return false
-	}
-	var u interface{ Unsent() bool }
-	if errors.As(err, &u) { // it speaks for all errors that it wraps
-		return u.Unsent()
-	}
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // sleep returns false as soon as ctx is done.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 const (
@@ -172,7 +174,7 @@ func (q *Queue) Withdraw(c Call) {
 // counts unless any call was answered.
 func (q *Queue) Answered(c Call, err error) {
 	q.underWay(c.grant).Add(-1)
-	answered := err == nil || Permanent(err)
+	answered := err == nil || outcome.Permanent(err)
 	switch {
 	case err == nil && c.grant:
 		q.grants.Add(1)
@@ -245,7 +247,7 @@ func (q *Queue) refused(c Call, err error) {
 	}
 	q.failures, q.failedKey = q.failures+1, c.key
 	few := 1
-	if q.OneServer || Permanent(err) {
+	if q.OneServer || outcome.Permanent(err) {
 		few = fewRefusals
 	}
 	if q.failures >= few && q.grants.Load() == c.grants {

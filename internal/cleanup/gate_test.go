@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // quarantine is an error of grants alone: renewals and releases go on.
@@ -151,7 +153,7 @@ func TestWhileAServerFailsOneAttemptAtATimeIsSentAndTheRestFailUnsent(t *testing
 				continue
 			}
 			const want = "not sent: one attempt at a time asks the server until it answers, since others failed: down"
-			if !Unsent(err) || !errors.Is(err, errDown) || err.Error() != want {
+			if !outcome.Unsent(err) || !errors.Is(err, errDown) || err.Error() != want {
 				t.Fatal(err)
 			}
 		}
@@ -258,7 +260,7 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := q.Reserve(ctx, "k"); !Unsent(err) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := q.Reserve(ctx, "k"); !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		q.mu.Lock()

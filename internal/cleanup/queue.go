@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 const (
@@ -311,7 +313,7 @@ func (q *Queue) Settle(ctx context.Context, key string) (found bool, err error) 
 	}
 	q.mu.Unlock()
 	for _, e := range ghosts {
-		if err := try(ctx, tryLimit, e.Remove); err != nil && !Permanent(err) {
+		if err := try(ctx, tryLimit, e.Remove); err != nil && !outcome.Permanent(err) {
 			return true, err
 		}
 		q.mu.Lock()
@@ -431,7 +433,7 @@ func (q *Queue) returned(c *call, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	answered := err == nil || Permanent(err)
+	answered := err == nil || outcome.Permanent(err)
 	if answered {
 		q.hear(now)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // server has the values that entries remove.
@@ -297,7 +299,7 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 		began := time.Now()
 		_, err := q.Reserve(ctx, "")
 		const want = "not sent: too many attempts and cleanups wait for an answer of the server: context deadline exceeded"
-		if !Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || err.Error() != want {
+		if !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || err.Error() != want {
 			t.Errorf("Reserve = %v after %v", err, time.Since(began))
 		}
 		var all sync.WaitGroup
@@ -516,7 +518,7 @@ func TestErrorsOfAQueueHaveATypeAndSayThatNothingWasSent(t *testing.T) {
 		{&GhostError{errDown}, "not done: the lock may be held by an earlier attempt of this process, and its cleanup failed: down", "ghost"},
 	} {
 		var typed interface{ ErrorType() string }
-		if !errors.As(c.err, &typed) || typed.ErrorType() != c.kind || c.err.Error() != c.want || !Unsent(c.err) || Permanent(c.err) {
+		if !errors.As(c.err, &typed) || typed.ErrorType() != c.kind || c.err.Error() != c.want || !outcome.Unsent(c.err) || outcome.Permanent(c.err) {
 			t.Errorf("%v, %T\nwant %s, %s", c.err, c.err, c.want, c.kind)
 		}
 	}

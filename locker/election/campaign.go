@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -24,7 +25,7 @@ func (r round) ends() bool {
 	if r.lead != nil {
 		return !errors.Is(r.err, locker.ErrLost) // an error of lead may follow from a loss
 	}
-	return permanent(r.err)
+	return backends.Permanent(r.err)
 }
 
 // isOutage tells whether the campaign ended because the store fails.
@@ -33,11 +34,6 @@ func (r round) isOutage() bool { return !r.led && !errors.Is(r.err, locker.ErrHe
 // isShort tells whether the pause grows. A campaign that reached its limit has waited by itself.
 func (r round) isShort() bool {
 	return r.lasted <= r.ttl && (r.led || !errors.Is(r.err, locker.ErrWaitLimit))
-}
-
-func permanent(err error) bool {
-	var p interface{ Permanent() bool }
-	return errors.As(err, &p) && p.Permanent()
 }
 
 // reportInterval is the limit of a campaign while the store fails. Middleware sees the end of each

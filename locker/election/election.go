@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -131,19 +132,8 @@ func (e *Election) over(ctx context.Context, last round) error {
 	return fmt.Errorf("%w; %w", last.err, end)
 }
 
-func (e *Election) refuse(why invalidError) error { return e.failure(why) }
+func (e *Election) refuse(why backends.Invalid) error { return e.failure(why) }
 
 func (e *Election) failure(err error) error {
 	return &locker.Error{Op: "campaign", Key: e.key, Err: err}
 }
-
-// invalidError is bad input: nothing was sent.
-type invalidError string
-
-func (e invalidError) Error() string { return string(e) }
-
-// Permanent says that repeating will not help.
-func (e invalidError) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (e invalidError) ErrorType() string { return "invalid" }

@@ -68,9 +68,9 @@ func Observe(
 	}
 	switch {
 	case interval <= 0:
-		return &locker.Error{Op: "observe", Key: key, Err: invalidError(fmt.Sprintf("interval %v is not positive", interval))}
+		return &locker.Error{Op: "observe", Key: key, Err: backends.Invalidf("interval %v is not positive", interval)}
 	case changed == nil:
-		return &locker.Error{Op: "observe", Key: key, Err: invalidError("changed is nil")}
+		return &locker.Error{Op: "observe", Key: key, Err: backends.Invalid("changed is nil")}
 	}
 	from := reads{store: store, key: key}
 	var last Leadership
@@ -80,7 +80,7 @@ func Observe(
 		switch {
 		case ctx.Err() != nil:
 			return &locker.Error{Op: "observe", Key: key, Err: ctx.Err()}
-		case err != nil && permanent(err):
+		case err != nil && backends.Permanent(err):
 			return err
 		case err != nil && failing == nil, err == nil && (!told || failing != nil || !l.sameAs(last)):
 			changed(l, err)
@@ -152,9 +152,9 @@ func observable(ctx context.Context, store backends.Inspector, key string) error
 	switch {
 	case err != nil:
 	case ctx == nil:
-		err = invalidError("ctx is nil; use context.Background()")
+		err = backends.Invalid("ctx is nil; use context.Background()")
 	case isNil(store):
-		err = invalidError("store is nil")
+		err = backends.Invalid("store is nil")
 	default:
 		return nil
 	}

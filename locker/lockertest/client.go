@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -29,7 +30,7 @@ func (x *fixture) lock(c *locker.Client, key string, opts ...locker.Option) *loc
 		switch late := time.Since(began) > renewed/2; {
 		case err == nil:
 			return l
-		case x.Bubble || !late || errors.Is(err, locker.ErrHeld) || isPermanent(err):
+		case x.Bubble || !late || errors.Is(err, locker.ErrHeld) || outcome.Permanent(err):
 			x.Fatalf("Lock: %v", err)
 		}
 	}

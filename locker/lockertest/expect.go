@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -84,19 +85,9 @@ func (x *fixture) wantUnknown(call string, err error) {
 func (x *fixture) wantPermanent(call string, err error) {
 	x.Helper()
 	x.wantUnknown(call, err)
-	if !isPermanent(err) {
+	if !outcome.Permanent(err) {
 		x.Fatalf("%s: error %v; want one with a method Permanent that returns true", call, err)
 	}
-}
-
-func isPermanent(err error) bool {
-	var r interface{ Permanent() bool }
-	return errors.As(err, &r) && r.Permanent()
-}
-
-func isUnsent(err error) bool {
-	var u interface{ Unsent() bool }
-	return errors.As(err, &u) && u.Unsent()
 }
 
 // wantEmpty checks that key is empty.

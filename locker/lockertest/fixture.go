@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -178,7 +179,7 @@ func (x *fixture) granted(req locker.Request) grant {
 			time.Sleep(tick)
 			req.Token = rand.Text()
 			continue
-		case x.Bubble || req.TTL > x.patience/4 || errors.Is(err, locker.ErrHeld) || isPermanent(err):
+		case x.Bubble || req.TTL > x.patience/4 || errors.Is(err, locker.ErrHeld) || outcome.Permanent(err):
 			x.Fatalf("Acquire: %v; want it granted", err)
 		}
 		leftover = time.Now().Add(x.patience)

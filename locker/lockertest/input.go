@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -132,7 +133,7 @@ var inputSentences = []sentence{
 				return
 			}
 			// A grant whose answer came after its end is unknown. Its token must not be used again.
-			if x.wantUnknown("Acquire", err); x.Bubble || isPermanent(err) {
+			if x.wantUnknown("Acquire", err); x.Bubble || outcome.Permanent(err) {
 				x.Fatalf("Acquire for %v: %v", locker.MinTTL, err)
 			}
 			req = x.request(x.key("shortest"+strconv.Itoa(time.Now().Nanosecond())), locker.MinTTL)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -62,7 +63,7 @@ var inputDoubles = []broken{
 	{
 		bug: "errors do not name the value",
 		locker: onLocker(badErrors(func(_ Op, _ string, err error) error {
-			if isPermanent(err) {
+			if outcome.Permanent(err) {
 				return permanentError{errors.New("bad input")}
 			}
 			return err

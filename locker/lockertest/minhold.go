@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -17,7 +18,7 @@ var minHoldSentences = []sentence{
 			} else if err != nil {
 				x.Fatalf("Lock: %v", err)
 			}
-			if err := l.Unlock(x.Context()); err != nil && !x.Bubble && !isPermanent(err) && l.Lease().Ended() {
+			if err := l.Unlock(x.Context()); err != nil && !x.Bubble && !outcome.Permanent(err) && l.Lease().Ended() {
 				return false // it came after the end of its short lease
 			} else if err != nil {
 				x.Fatalf("Unlock: %v", err)

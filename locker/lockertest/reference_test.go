@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/relied"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -165,7 +166,7 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 	case err == nil:
 		return lease, nil
 	}
-	if !cleanup.Permanent(err) {
+	if !outcome.Permanent(err) {
 		r.clean(ctx, req)
 	}
 	return locker.Lease{}, fault("acquire", req.Key, err)

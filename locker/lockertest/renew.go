@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -107,7 +108,7 @@ var renewSentences = []sentence{
 			cancel(why)
 			switch {
 			case err == nil:
-			case x.Bubble || errors.Is(err, locker.ErrHeld) || isPermanent(err):
+			case x.Bubble || errors.Is(err, locker.ErrHeld) || outcome.Permanent(err):
 				x.Fatalf("Lock: %v", err)
 			default: // the lease may have ended when the answer came
 				return false

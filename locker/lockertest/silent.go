@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -102,7 +103,7 @@ func (x *fixture) endsIn(ttl time.Duration, way, key string, hang backendtest.Fa
 	x.beneath.Fault(Acquire, nil)
 	x.soon(way+" returned", began, ttl+overdue)
 	x.wantUnknown(way, err)
-	if isCtx(err) || isUnsent(err) {
+	if isCtx(err) || outcome.Unsent(err) {
 		x.Errorf("%s: error %v; want one that does not match the end of a ctx, and does not say that nothing was sent", way, err)
 	}
 	x.unlock(x.got(behind).Lock)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -79,7 +80,7 @@ var unknownSentences = []sentence{
 				x.pause(10 * time.Millisecond)
 				began := time.Now()
 				_, err := x.locker.Acquire(x.Context(), x.request(key, x.long))
-				if x.Bubble || !isUnsent(err) { // on a busy machine, the cleanup may get no answer in time
+				if x.Bubble || !outcome.Unsent(err) { // on a busy machine, the cleanup may get no answer in time
 					x.wantHeld(err, next, began)
 					held++
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -187,7 +188,7 @@ var unknownDoubles = []broken{
 		locker: func(r *reference) locker.Locker {
 			again := func(do func() error) {
 				for range 3 {
-					if err := do(); !isPermanent(err) {
+					if err := do(); !outcome.Permanent(err) {
 						return
 					}
 					time.Sleep(100 * time.Millisecond)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -199,8 +198,4 @@ func (p *Page) held(key, seen string) Hold {
 }
 
 // undone reports whether err says that the store has changed nothing. Any other error leaves that open.
-func undone(err error) bool {
-	var p interface{ Permanent() bool }
-	var u interface{ Unsent() bool }
-	return errors.As(err, &p) && p.Permanent() || errors.As(err, &u) && u.Unsent()
-}
+func undone(err error) bool { return backends.Permanent(err) || backends.Unsent(err) }

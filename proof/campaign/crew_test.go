@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/history"
 )
@@ -175,7 +175,7 @@ func (h *hold) end() error {
 	err := h.Unlock(context.Background())
 	slow := err != nil && h.crew.patient.Load() && !errors.Is(err, locker.ErrLost)
 	if slow { // the release goes on
-		if took := time.Since(began); took < releaseLimit || cleanup.Permanent(err) {
+		if took := time.Since(began); took < releaseLimit || backends.Permanent(err) {
 			h.crew.t.Errorf("Unlock gave up after %v: %v; want it to try for %v", took, err, releaseLimit)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

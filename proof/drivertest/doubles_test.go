@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
@@ -209,7 +210,7 @@ var doubles = []double{
 	{
 		bug: "a nil client is told in words of its own", breaks: "a store without a client answers every call with an error", fails: "want that the client is nil",
 		harness: func(h *Harness) {
-			h.Nil["nil"] = redisstore.New(driver.Refuse(driver.BadInput("pool is nil")))
+			h.Nil["nil"] = redisstore.New(driver.Refuse(backends.Invalid("pool is nil")))
 		},
 	},
 	{

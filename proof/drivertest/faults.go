@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/quarantinetest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -76,7 +75,7 @@ func serverDown(t *testing.T, h Harness) {
 	store := h.open(t, Server{Addr: server.Addr()})
 	for range 2 {
 		_, err := store.SetNX(t.Context(), "a", "token", 20*time.Second)
-		if op := (*net.OpError)(nil); !errors.As(err, &op) || !cleanup.Unsent(err) {
+		if op := (*net.OpError)(nil); !errors.As(err, &op) || !backends.Unsent(err) {
 			t.Errorf("SetNX = %v", err)
 		}
 	}
@@ -200,7 +199,7 @@ func sentOnce(t *testing.T, h Harness) {
 			err := c.call()
 			cut.Remove()
 			n := proxy.Count(c.command) - before
-			if err == nil || cleanup.Permanent(err) || (n > 1) != (c.again && h.Repeats) {
+			if err == nil || backends.Permanent(err) || (n > 1) != (c.again && h.Repeats) {
 				t.Errorf("%v: %s = %v, sent %d times", fault, c.name, err, n)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -90,7 +90,7 @@ func togetherOnce(t *testing.T, h Harness) {
 		all(t.Context(), commands)
 		for i, c := range commands {
 			n := do(t, server, "GET", c.Args[1].(string))
-			known := cleanup.Unsent(c.Err) || errors.As(c.Err, new(*driver.ReplyError))
+			known := backends.Unsent(c.Err) || errors.As(c.Err, new(*driver.ReplyError))
 			answered := c.Err == nil
 			if name == "DoAll" && h.Repeats && !answered {
 				t.Errorf("%s: %d = %v, and is not sent again", name, i, c.Err)
@@ -109,7 +109,7 @@ func togetherUnsent(t *testing.T, open func(*testing.T, Server) driver.Executor)
 	commands := increments(3)
 	e.OnceAll(t.Context(), commands)
 	for _, c := range commands {
-		if !cleanup.Unsent(c.Err) {
+		if !backends.Unsent(c.Err) {
 			t.Errorf("%v, %v", c.Reply, c.Err)
 		}
 	}
@@ -265,7 +265,7 @@ func cancellations(t *testing.T, open func(*testing.T, Server) driver.Executor) 
 					answered.Add(1)
 				case errors.Is(err, context.Canceled) && !errors.Is(err, net.ErrClosed): // what became of the connection is our doing
 					cancelled.Add(1)
-				case cleanup.Unsent(err): // so many connections were given up that no other is made
+				case backends.Unsent(err): // so many connections were given up that no other is made
 					cancelled.Add(1)
 				default:
 					t.Errorf("%v, %v instead of %s", got, err, want)

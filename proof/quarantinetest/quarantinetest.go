@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -73,8 +73,8 @@ func restart(t *testing.T, a Adapter) {
 	server.Kill()
 	server.Restart()
 	refused := awaitQuarantine(t, store)
-	if refused.Address != server.Addr() || !cleanup.Unsent(refused) || cleanup.Permanent(refused) || refused.ErrorType() != "quarantined" {
-		t.Errorf("%v; unsent %v, permanent %v", refused, cleanup.Unsent(refused), cleanup.Permanent(refused))
+	if refused.Address != server.Addr() || !backends.Unsent(refused) || backends.Permanent(refused) || refused.ErrorType() != "quarantined" {
+		t.Errorf("%v; unsent %v, permanent %v", refused, backends.Unsent(refused), backends.Permanent(refused))
 	}
 	if n := calls(t, server, "set"); n != 0 {
 		t.Errorf("%d SETs were sent", n)
@@ -205,7 +205,7 @@ func inTurn(t *testing.T, a Adapter) {
 		_ = store.Watch(t.Context(), "key", func() {}) // needs a connection
 		_, _ = store.ExpireIf(t.Context(), "key", "token", long)
 		_, err = store.SetNX(t.Context(), "other", "token", long)
-		return cleanup.Permanent(err)
+		return backends.Permanent(err)
 	})
 	if !strings.Contains(err.Error(), "several servers answer at "+name.addr()) {
 		t.Errorf("SetNX = %v", err)
@@ -217,7 +217,7 @@ func strict(t *testing.T, a Adapter) {
 	store := a.open(t, server.Addr(), redisstore.WithMaxTTL(short), redisstore.WithQuarantine(2*time.Second))
 	_, err := store.SetNX(t.Context(), "key", "token", short)
 	refused := (*redisstore.QuarantineError)(nil)
-	if !errors.As(err, &refused) || !cleanup.Unsent(err) {
+	if !errors.As(err, &refused) || !backends.Unsent(err) {
 		t.Fatalf("SetNX = %v", err)
 	}
 	if n := calls(t, server, "set"); n != 0 {
@@ -231,7 +231,7 @@ func strict(t *testing.T, a Adapter) {
 		"shorter than the longest TTL":  a.open(t, server.Addr(), redisstore.WithQuarantine(time.Millisecond)),
 		"connections that are not seen": a.New(t, server.Addr(), redisstore.WithQuarantine(time.Hour)),
 	} {
-		if _, err := bad.SetNX(t.Context(), "key", "token", short); !cleanup.Permanent(err) || !strings.Contains(err.Error(), "WithQuarantine") {
+		if _, err := bad.SetNX(t.Context(), "key", "token", short); !backends.Permanent(err) || !strings.Contains(err.Error(), "WithQuarantine") {
 			t.Errorf("%s: SetNX = %v", name, err)
 		}
 	}
@@ -248,7 +248,7 @@ func unpermitted(t *testing.T, a Adapter) {
 		t.Errorf("Check = %v, %v", report.Findings, err)
 	}
 	refusing := a.Open(t, server.Addr(), "locks", password, redisstore.WithMaxTTL(short), redisstore.WithQuarantine(time.Minute))
-	if _, err := refusing.SetNX(t.Context(), "key", "token", time.Second); !cleanup.Permanent(err) || !strings.Contains(err.Error(), "INFO") {
+	if _, err := refusing.SetNX(t.Context(), "key", "token", time.Second); !backends.Permanent(err) || !strings.Contains(err.Error(), "INFO") {
 		t.Errorf("SetNX = %v", err)
 	}
 }

@@ -59,8 +59,7 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 	say := func(what string, answer any, err error) {
 		text := fmt.Sprintf("%+v", answer)
 		if err != nil {
-			var p interface{ Permanent() bool }
-			text = fmt.Sprintf("error, permanent %v, wrong type %v: %v", errors.As(err, &p) && p.Permanent(), errors.Is(err, backends.ErrWrongType), err)
+			text = fmt.Sprintf("error, permanent %v, wrong type %v: %v", backends.Permanent(err), errors.Is(err, backends.ErrWrongType), err)
 		}
 		lines = append(lines, what+": "+text)
 	}
@@ -79,8 +78,7 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 	token := "holder 'x' \\ " + locker.NewToken()
 
 	r, err := one.SetNX(ctx, lock, token, ttl)
-	var p interface{ Permanent() bool }
-	if errors.As(err, &p) && p.Permanent() {
+	if backends.Permanent(err) {
 		if r, err := other.SetNX(ctx, lock, token, ttl); err != nil || !r.OK {
 			t.Errorf("after a refused attempt: %+v, %v; want it granted", r, err)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -23,9 +22,9 @@ const (
 
 func classOf(err error) class {
 	switch {
-	case cleanup.Permanent(err):
+	case backends.Permanent(err):
 		return permanent
-	case cleanup.Unsent(err):
+	case backends.Unsent(err):
 		return notDone
 	}
 	return unknown

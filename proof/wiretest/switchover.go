@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -73,7 +72,7 @@ func Switchover(t *testing.T, open Open, mayFail int) {
 			for i := range locks {
 				key := fmt.Sprint("lock ", i)
 				if ok, err := extend(key); !ok {
-					if failed++; err == nil || cleanup.Permanent(err) {
+					if failed++; err == nil || backends.Permanent(err) {
 						t.Errorf("ExpireIf of %s = %v, %v", key, ok, err)
 					}
 				}
@@ -146,7 +145,7 @@ func succeeds(t *testing.T, what string, call func() (bool, error)) {
 			}
 			t.Errorf("%s is refused", what)
 			return
-		case cleanup.Permanent(err) || ctx.Err() != nil:
+		case backends.Permanent(err) || ctx.Err() != nil:
 			t.Errorf("%s: %v after %d tries", what, err, tries)
 			return
 		}

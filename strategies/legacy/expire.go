@@ -94,7 +94,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	set, err := e.store.SetNXForever(ctx, req.Key, req.Token)
 	known = true
 	switch {
-	case err != nil && (cleanup.Permanent(err) || cleanup.Unsent(err)):
+	case err != nil && (backends.Permanent(err) || backends.Unsent(err)):
 		e.cleanups.Free()
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	case err == nil && !set:
@@ -158,7 +158,7 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 		_, err := e.store.TxDeleteIf(ctx, req.Key, req.Token)
 		return err
 	}
-	if cleanup.Permanent(why) && remove(ctx) == nil {
+	if backends.Permanent(why) && remove(ctx) == nil {
 		e.cleanups.Free()
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -139,8 +140,8 @@ func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 	faults.Set(backendtest.Expire, func(context.Context, func(context.Context) error) error { return unsent{backendtest.ErrInjected} })
 	ctx := context.WithValue(t.Context(), cleanup.ByCaller{}, true)
 	_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(ctx, request(time.Second))
-	if _, _, found := store.Get("key"); !found || !errors.Is(err, backendtest.ErrInjected) || cleanup.Unsent(err) || cleanup.Permanent(err) {
-		t.Errorf("Acquire = %v; found: %v, unsent: %v", err, found, cleanup.Unsent(err))
+	if _, _, found := store.Get("key"); !found || !errors.Is(err, backendtest.ErrInjected) || backends.Unsent(err) || backends.Permanent(err) {
+		t.Errorf("Acquire = %v; found: %v, unsent: %v", err, found, backends.Unsent(err))
 	}
 }
 
@@ -163,7 +164,7 @@ func TestAnAttemptThatFindsNoSlotSendsNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), brief)
 		defer cancel()
 		_, err := l.Acquire(ctx, request(long))
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*cleanup.FullError)) || !cleanup.Unsent(err) {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, new(*cleanup.FullError)) || !backends.Unsent(err) {
 			t.Errorf("Acquire = %v", err)
 		}
 		if _, _, found := store.Get("key"); found {

@@ -42,7 +42,7 @@ func checkExtension(ctx context.Context, store backends.LegacyStore, lease locke
 
 func checkTTL(ctx context.Context, store backends.LegacyStore, ttl time.Duration) error {
 	if limit := store.MaxTTL(); backends.Relied(ctx, ttl) > limit {
-		return permanent(fmt.Sprintf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit))
+		return backends.Invalidf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit)
 	}
 	return locker.ValidateTTL(ttl)
 }
@@ -78,14 +78,3 @@ func (unwatched) Watch(_ context.Context, key, _ string, _ func()) error {
 	}
 	return errUnwatched
 }
-
-// permanent is an error that repeating cannot cure: nothing was sent.
-type permanent string
-
-func (r permanent) Error() string { return string(r) }
-
-// Permanent returns true: repeating does not help.
-func (r permanent) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (r permanent) ErrorType() string { return "invalid" }

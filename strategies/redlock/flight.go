@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -64,19 +65,7 @@ func (f *flight) room() int {
 
 // errCounts is the vote of a node that grants several leases at once, up to a limit. With 5 nodes
 // and 2 permits there are 10 permits of nodes, enough for 3 quorums of 3.
-var errCounts error = countsError{}
-
-type countsError struct{}
-
-func (countsError) Error() string {
-	return "a quorum can't count permits: the node is a semaphore; use single, or the readers or writers of rwlock"
-}
-
-// Permanent returns true: repeating does not help.
-func (countsError) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (countsError) ErrorType() string { return "invalid" }
+const errCounts = backends.Invalid("a quorum can't count permits: the node is a semaphore; use single, or the readers or writers of rwlock")
 
 // acquire asks one node.
 func (f *flight) acquire(ctx context.Context, i int, then reply) {
@@ -110,7 +99,7 @@ func (f *flight) hear(i int, lease locker.Lease, err error) (fence uint64, _ err
 		said = unknown
 	case errors.Is(err, locker.ErrHeld):
 		said = held
-	case cleanup.Permanent(err) || cleanup.Unsent(err):
+	case backends.Permanent(err) || backends.Unsent(err):
 		said = untouched
 	case err != nil:
 		said = unknown

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -154,7 +153,7 @@ func TestANodeThatMayStillCleanUpByItselfDoesNotCountForAnExtension(t *testing.T
 		_, err = l.Extend(t.Context(), lease, ttl)
 		const want = "lockstep: extend \"k\": 1 of 3 nodes granted, 2 needed: node 1: down; " +
 			"node 3: its attempt was never answered, and its own cleanup may still delete the key"
-		if err == nil || err.Error() != want || errors.Is(err, locker.ErrLost) || cleanup.Unsent(err) || cleanup.Permanent(err) {
+		if err == nil || err.Error() != want || errors.Is(err, locker.ErrLost) || backends.Unsent(err) || backends.Permanent(err) {
 			t.Errorf("Extend = %v; want %s, unknown", err, want)
 		}
 		stores[0].is(func(s *shaky) { s.expire = nil })
@@ -289,7 +288,7 @@ func TestWhileTooFewNodesAnswerMostAttemptsFailUnsent(t *testing.T) {
 				if err == nil || errors.Is(err, locker.ErrHeld) {
 					t.Errorf("Acquire = %v", err)
 				}
-				if cleanup.Unsent(err) {
+				if backends.Unsent(err) {
 					mu.Lock()
 					unsent++
 					mu.Unlock()

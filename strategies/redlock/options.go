@@ -1,10 +1,10 @@
 package redlock
 
 import (
-	"fmt"
 	"reflect"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -44,18 +44,9 @@ func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = 
 // for comparison. A node that does not answer then costs its limit each time.
 func WithSequential() Option { return func(c *config) { c.sequential = true } }
 
-// invalid is bad input: nothing was sent.
-type invalid string
-
-func (e invalid) Error() string { return "lockstep: redlock: " + string(e) }
-
-// Permanent returns true: repeating does not help.
-func (e invalid) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (e invalid) ErrorType() string { return "invalid" }
-
-func invalidf(format string, args ...any) error { return invalid(fmt.Sprintf(format, args...)) }
+func invalidf(format string, args ...any) error {
+	return backends.Invalidf("lockstep: redlock: "+format, args...)
+}
 
 func build(nodes []node, opts []Option) (locker.Locker, error) {
 	n := len(nodes)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -128,7 +128,7 @@ func (e *QuorumError) evicted() (n int) {
 func (e *QuorumError) Permanent() bool {
 	permanent := 0
 	for _, v := range e.Votes {
-		if v.Outcome == Failed && cleanup.Permanent(v.Err) {
+		if v.Outcome == Failed && backends.Permanent(v.Err) {
 			permanent++
 		}
 	}
@@ -138,7 +138,7 @@ func (e *QuorumError) Permanent() bool {
 // Unsent reports whether every node failed before anything was sent to it.
 func (e *QuorumError) Unsent() bool {
 	for _, v := range e.Votes {
-		if v.Outcome != Failed || !cleanup.Unsent(v.Err) {
+		if v.Outcome != Failed || !backends.Unsent(v.Err) {
 			return false
 		}
 	}

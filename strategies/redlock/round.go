@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -161,16 +162,7 @@ func (r *round) askHeld(failed func(answer)) {
 }
 
 // errSilent is the vote of a node that was not asked.
-var errSilent error = silence{}
-
-type silence struct{}
-
-func (silence) Error() string {
-	return "not asked: its last call failed, and no probe was answered since"
-}
-
-// Unsent says that nothing was sent.
-func (silence) Unsent() bool { return true }
+var errSilent = backends.AsUnsent(errors.New("not asked: its last call failed, and no probe was answered since"))
 
 // send asks one node, and reports the answer to the node's server queue.
 func (r *round) send(to asking, ask question) {

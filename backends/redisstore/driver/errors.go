@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // ReplyError is an error reply of the server. It is of one of three classes:
@@ -220,7 +219,7 @@ func isEnd(err error) bool {
 // the connection is to be closed. The next one may lead to the present master.
 func IsDemoted(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && (reply.Code() == "READONLY" || reply.Code() == "MASTERDOWN") && cleanup.Unsent(err)
+	return ok && (reply.Code() == "READONLY" || reply.Code() == "MASTERDOWN") && backends.Unsent(err)
 }
 
 // Elsewhere tells that the command was not done, and that another connection may do: it led to a
@@ -231,7 +230,7 @@ func Elsewhere(err error) bool { return err != nil && (IsDemoted(err) || IsUnuse
 // was not done.
 func IsMoved(err error) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && reply.Code() == "MOVED" && cleanup.Unsent(err)
+	return ok && reply.Code() == "MOVED" && backends.Unsent(err)
 }
 
 // WireError is a call that got no reply. It matches [context.DeadlineExceeded] and
@@ -256,7 +255,7 @@ func Fault(ctx context.Context, addr string, err error) error {
 	if err == nil || errors.As(err, new(*ReplyError)) || errors.As(err, new(*WireError)) {
 		return err
 	}
-	w := &WireError{Addr: addr, NotSent: cleanup.Unsent(err) || isUntrusted(err) || isStranger(err), Err: err, end: Ended(ctx)}
+	w := &WireError{Addr: addr, NotSent: backends.Unsent(err) || isUntrusted(err) || isStranger(err), Err: err, end: Ended(ctx)}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil && addr == "" {
 		w.Addr = op.Addr.String()
 	}
@@ -339,7 +338,7 @@ func (e *WireError) Stale() bool {
 // Permanent says that repeating the call will not help: the client is closed, its address is none,
 // or there is no trust between it and the server. Nothing was sent then.
 func (e *WireError) Permanent() bool {
-	return cleanup.Permanent(e.Err) || e.NotSent && (isUntrusted(e.Err) || isStranger(e.Err) || isNoAddress(e.Err))
+	return backends.Permanent(e.Err) || e.NotSent && (isUntrusted(e.Err) || isStranger(e.Err) || isNoAddress(e.Err))
 }
 
 // Unwrap gives the end of the ctx, if it has ended, and the error of the client library.
@@ -414,16 +413,8 @@ func Connecting(err error) error {
 		reply.Connecting = true
 		return err
 	}
-	return unopened{err}
+	return backends.AsUnsent(err)
 }
-
-// IsUnsent tells whether err says that nothing was sent.
-func IsUnsent(err error) bool { return cleanup.Unsent(err) }
-
-type unopened struct{ error }
-
-func (u unopened) Unwrap() error { return u.error }
-func (u unopened) Unsent() bool  { return true }
 
 // Closed marks err as the error of a client that is closed and will never send anything again.
 func Closed(err error) error { return closed{kind{err, "closed", true}} }
@@ -456,17 +447,6 @@ func (v veiled) Is(target error) bool {
 
 func (v veiled) As(target any) bool { return errors.As(v.err, target) }
 
-// BadInput is the error of a call or an option that the caller must change. Nothing was sent.
-type BadInput string
-
-func (e BadInput) Error() string { return string(e) }
-
-// Permanent says that repeating the call will not help.
-func (BadInput) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (BadInput) ErrorType() string { return "invalid" }
-
 // CheckAddr returns an error if addr is a URL: an address is host:port. The error shows no
 // password, and ends with instead.
 func CheckAddr(addr, instead string) error {
@@ -477,7 +457,7 @@ func CheckAddr(addr, instead string) error {
 	if u, err := url.Parse(addr); err == nil {
 		shown = "address " + u.Redacted()
 	}
-	return BadInput(shown + " is a URL, and host:port is needed" + instead)
+	return backends.Invalid(shown + " is a URL, and host:port is needed" + instead)
 }
 
 // Refuse returns an Executor whose calls fail with err, and send nothing.
@@ -486,7 +466,7 @@ func Refuse(err error) Executor { return refusing{err} }
 // RefuseNil returns an Executor whose calls fail if client is nil or a nil pointer, else nil.
 func RefuseNil(client any) Executor {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return Refuse(BadInput("client is nil"))
+		return Refuse(backends.Invalid("client is nil"))
 	}
 	return nil
 }

@@ -16,12 +16,11 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
 // class is how a caller may take an error: see package backends.
 func class(err error) string {
-	switch permanent, unsent := cleanup.Permanent(err), cleanup.Unsent(err); {
+	switch permanent, unsent := backends.Permanent(err), backends.Unsent(err); {
 	case permanent && unsent:
 		return "two classes"
 	case permanent:
@@ -261,8 +260,8 @@ func TestWhatIsBelowAnErrorOfTheWireReadsAsTheClientLibrarySaysIt(t *testing.T) 
 	}
 }
 
-// TestIsUnsentIsTrueOnlyIfNothingWasSent: an adapter tells the error of a dial by it.
-func TestIsUnsentIsTrueOnlyIfNothingWasSent(t *testing.T) {
+// TestAnErrorIsUnsentOnlyIfNothingWasSent: an adapter tells the error of a dial by it.
+func TestAnErrorIsUnsentOnlyIfNothingWasSent(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool
@@ -274,8 +273,8 @@ func TestIsUnsentIsTrueOnlyIfNothingWasSent(t *testing.T) {
 		{fmt.Errorf("dial: %w", Connecting(io.EOF)), true},
 		{&ReplyError{Text: "LOADING Redis is loading the dataset in memory"}, true},
 	} {
-		if got := IsUnsent(c.err); got != c.want {
-			t.Errorf("IsUnsent(%v) = %v", c.err, got)
+		if got := backends.Unsent(c.err); got != c.want {
+			t.Errorf("backends.Unsent(%v) = %v", c.err, got)
 		}
 	}
 }
@@ -437,7 +436,7 @@ func TestErrorsSayWhatTheyAreInAWord(t *testing.T) {
 		error
 		ErrorType() string
 	}]string{
-		BadInput("ttl 0s is under the limit"):          "invalid",
+		backends.Invalid("ttl 0s is under the limit"):  "invalid",
 		&QuarantineError{Until: time.Now()}:            "quarantined",
 		&replicaError{"host:1", "slave"}:               "replica",
 		&untoldError{"host:1", nil}:                    "quarantined",

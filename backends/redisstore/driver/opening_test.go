@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // spoken is a connection whose server has said text, and has closed. A write fails with fault.
@@ -34,7 +36,7 @@ func TestAConnectionThatEndsSaysWhatTheServerSaidFirst(t *testing.T) {
 	opened := func(s *spoken) net.Conn { return new(Idle).Watch(s) }
 
 	cut := &spoken{text: strings.NewReader("-" + full + "\r\n"), fault: syscall.EPIPE}
-	if _, err := opened(cut).Write([]byte("HELLO")); !IsTurnedAway(err) || !IsUnsent(err) {
+	if _, err := opened(cut).Write([]byte("HELLO")); !IsTurnedAway(err) || !backends.Unsent(err) {
 		t.Errorf("a write that fails, before anything was read: %v", err)
 	}
 
@@ -55,7 +57,7 @@ func TestAConnectionThatEndsSaysWhatTheServerSaidFirst(t *testing.T) {
 	_, _ = old.Read(buf)
 	_, _ = old.Write([]byte("SET"))
 	_, err := old.Read(buf)
-	if got := new(Heard).Explain(err).Error(); !errors.Is(err, io.EOF) || IsUnsent(err) ||
+	if got := new(Heard).Explain(err).Error(); !errors.Is(err, io.EOF) || backends.Unsent(err) ||
 		got != `EOF; the server answered only "ERR unknown command 'HELLO'", to the first command` {
 		t.Errorf("behind another error reply: %s", got)
 	}

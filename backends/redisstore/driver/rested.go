@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 const restedFor = 100 * time.Millisecond // a connection that was not used for this long was idle
@@ -84,7 +84,7 @@ func (s stale) Unsent() bool  { return s.unsent }
 // EndedIdle is err, the error of a call on a connection that nothing was sent on for so long before. If the
 // connection has ended, the error has a method Stale() bool, which is true: see [WireError.Stale].
 func EndedIdle(err error, idle time.Duration) error {
-	if idle >= restedFor && isEnd(err) && !IsUnsent(err) {
+	if idle >= restedFor && isEnd(err) && !backends.Unsent(err) {
 		return stale{err, false}
 	}
 	return err
@@ -99,5 +99,5 @@ func isStale(err error) bool {
 // the call was sent. Another connection may do.
 func IsUnused(err error) bool {
 	s, ok := errors.AsType[stale](err)
-	return ok && s.unsent && cleanup.Unsent(err)
+	return ok && s.unsent && backends.Unsent(err)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -162,7 +161,7 @@ func set(t *testing.T, s store, key string) error {
 
 func wantMoved(t *testing.T, call string, err error) {
 	t.Helper()
-	if err == nil || !cleanup.Permanent(err) || !strings.Contains(err.Error(), "locks.db was ") || !strings.HasSuffix(err.Error(), "restart the program") {
+	if err == nil || !backends.Permanent(err) || !strings.Contains(err.Error(), "locks.db was ") || !strings.HasSuffix(err.Error(), "restart the program") {
 		t.Errorf("%s = %v; want a permanent error that names the file and says what to do", call, err)
 	}
 }

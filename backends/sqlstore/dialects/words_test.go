@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -106,8 +106,8 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 						t.Errorf("%s: %v; want the address %s: %v", call, err, c.addr, told || c.known)
 					case !strings.Contains(text, c.next), c.is != nil && !errors.Is(err, c.is):
 						t.Errorf("%s: %v; want %q and an error that is %v", call, err, c.next, c.is)
-					case cleanup.Permanent(err) != c.permanent, cleanup.Unsent(err) != c.unsent:
-						t.Errorf("%s: %v: permanent %v and not sent %v; want %v and %v", call, err, cleanup.Permanent(err), cleanup.Unsent(err), c.permanent, c.unsent)
+					case backends.Permanent(err) != c.permanent, backends.Unsent(err) != c.unsent:
+						t.Errorf("%s: %v: permanent %v and not sent %v; want %v and %v", call, err, backends.Permanent(err), backends.Unsent(err), c.permanent, c.unsent)
 					case strings.Contains(text, password):
 						t.Errorf("%s: %v has the password", call, err)
 					}
@@ -128,7 +128,7 @@ func TestTheAddressOfAMySQLServerThatFallsSilent(t *testing.T) {
 	addr := mute.Addr().String()
 	db := mariadb.dial(t, "root@tcp("+addr+")/test")
 	_, err = locker.New(single.New(db.store(sqlstore.WithAddress(addr)))).Lock(t.Context(), "a", locker.WithWait(time.Second))
-	if err == nil || !strings.Contains(err.Error(), addr) || cleanup.Permanent(err) {
+	if err == nil || !strings.Contains(err.Error(), addr) || backends.Permanent(err) {
 		t.Errorf("%v; want the address %s", err, addr)
 	}
 }

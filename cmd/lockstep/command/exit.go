@@ -49,7 +49,6 @@ func usage(format string, args ...any) error {
 func exitCode(err error) int {
 	var own *exitError
 	var votes *redlock.QuorumError
-	var permanent interface{ Permanent() bool }
 	var typed interface{ ErrorType() string }
 	word := ""
 	if errors.As(err, &typed) {
@@ -68,7 +67,7 @@ func exitCode(err error) int {
 		return exitNoPerm
 	case errors.As(err, &votes) && refuses(votes):
 		return exitNoPerm
-	case errors.As(err, &permanent) && permanent.Permanent():
+	case backends.Permanent(err):
 		if word == "invalid" {
 			return exitUsage
 		}

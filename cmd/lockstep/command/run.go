@@ -173,8 +173,7 @@ func (r *running) passes(err error, nodes int) bool {
 	}
 	refuse := 0
 	for _, err := range found.Unreachable {
-		var permanent interface{ Permanent() bool }
-		if exitCode(err) == exitNoPerm && errors.As(err, &permanent) && permanent.Permanent() {
+		if exitCode(err) == exitNoPerm && backends.Permanent(err) {
 			refuse++
 		}
 	}

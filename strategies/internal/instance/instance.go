@@ -156,7 +156,7 @@ var errGone = errors.New("the store ended the call")
 func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Time, err error) {
 	switch {
 	case !i.cleanups.OneServer:
-	case err == nil || cleanup.Permanent(err):
+	case err == nil || backends.Permanent(err):
 		i.cleanups.Answered(call, nil)
 	case ctx.Err() != nil && time.Since(started) < hurry || ctx.Value(cleanup.ByCaller{}) != nil:
 		i.cleanups.Withdraw(call)
@@ -171,7 +171,7 @@ const hurry = time.Second // a call whose ctx ends within this time does not sho
 // unless a cleanup needs it.
 func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease, err := granted(req, started, res, err)
-	if err == nil || cleanup.Permanent(err) || cleanup.Unsent(err) {
+	if err == nil || backends.Permanent(err) || backends.Unsent(err) {
 		i.cleanups.Free()
 	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req, err)) {
 		err = &cleanedUp{err, until}

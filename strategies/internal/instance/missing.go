@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -12,13 +13,13 @@ import (
 // For any other store it returns nil.
 func Missing(store any) locker.Locker {
 	if IsNil(store) {
-		return refusing{noStore{}}
+		return refusing{errNoStore}
 	}
 	return nil
 }
 
 // Invalid returns a Locker that answers every call with a permanent error that says why.
-func Invalid(why string) locker.Locker { return refusing{invalid(why)} }
+func Invalid(why string) locker.Locker { return refusing{backends.Invalid(why)} }
 
 // IsNil reports whether v is nil, or a nil pointer in an interface.
 func IsNil(v any) bool {
@@ -45,12 +46,4 @@ func (r refusing) Watch(_ context.Context, key, _ string, _ func()) error {
 	return Fault("watch", key, r.err)
 }
 
-type noStore struct{}
-
-func (noStore) Error() string { return "the store is nil: pass an open store" }
-
-// Permanent returns true: repeating does not help.
-func (noStore) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (noStore) ErrorType() string { return "invalid" }
+const errNoStore = backends.Invalid("the store is nil: pass an open store")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -30,7 +29,7 @@ func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 		{fair, `lockstep: acquire "key": waiters can't stand in order with other software (locker.WithSharedKeys): use single or fenced`},
 	} {
 		failed, ok := c.err.(*locker.Error)
-		if !ok || c.err.Error() != c.want || failed.ErrorType() != "invalid" || !cleanup.Permanent(c.err) {
+		if !ok || c.err.Error() != c.want || failed.ErrorType() != "invalid" || !backends.Permanent(c.err) {
 			t.Errorf("%v; want %s", c.err, c.want)
 		}
 	}

@@ -175,7 +175,7 @@ func TestALockWithoutWithWaitReturnsTheLastCauseInAnOutage(t *testing.T) {
 		silent := 0
 		for i := range 1000 {
 			_, err := c.TryLock(t.Context(), fmt.Sprint("k", i))
-			if !errors.Is(err, io.EOF) || !cleanup.Unsent(err) || errors.Is(err, locker.ErrHeld) {
+			if !errors.Is(err, io.EOF) || !backends.Unsent(err) || errors.Is(err, locker.ErrHeld) {
 				t.Fatal(err)
 			}
 			if errors.As(err, new(*cleanup.SilentError)) {

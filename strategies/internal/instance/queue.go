@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/starting"
 	"github.com/lockstep-go/lockstep/locker"
@@ -38,13 +37,7 @@ func (q queued) Put(ctx context.Context, req locker.Request) (res backends.Resul
 }
 
 // errShared is permanent: other software does not stand in the queue, so there is no order to keep.
-var errShared error = invalid("waiters can't stand in order with other software (locker.WithSharedKeys): use single or fenced")
-
-type invalid string
-
-func (e invalid) Error() string   { return string(e) }
-func (invalid) Permanent() bool   { return true }
-func (invalid) ErrorType() string { return "invalid" }
+var errShared error = backends.Invalid("waiters can't stand in order with other software (locker.WithSharedKeys): use single or fenced")
 
 // Prompt tells whether the calls of the store end by themselves.
 func (q queued) Prompt() bool { return prompt.Of(q.QueuedStore) }
@@ -87,7 +80,7 @@ func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) erro
 		return q.QueuedStore.Watch(ctx, key, wake)
 	}
 	err := q.WatchQueued(ctx, key, waiter, wake)
-	if !q.inOrder && cleanup.Permanent(err) { // a plain Watch may be permitted
+	if !q.inOrder && backends.Permanent(err) { // a plain Watch may be permitted
 		return q.QueuedStore.Watch(ctx, key, wake)
 	}
 	return err

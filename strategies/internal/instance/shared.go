@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -58,7 +57,7 @@ func (s shared) Watch(ctx context.Context, key, waiter string, wake func()) erro
 		return s.SharedStore.Watch(ctx, key, wake)
 	}
 	err := s.queues.WatchQueued(ctx, key, waiter, wake)
-	if cleanup.Permanent(err) && !s.admission(locker.Request{}).InOrder { // a plain Watch may be permitted
+	if backends.Permanent(err) && !s.admission(locker.Request{}).InOrder { // a plain Watch may be permitted
 		return s.SharedStore.Watch(ctx, key, wake)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // batch is a round trip that several calls share.
@@ -30,7 +31,7 @@ func (l *lane) lead(q *caller) {
 		}
 	}()
 	if err := driver.Ended(q.ctx); err != nil {
-		q.Err = unsent{err}
+		q.Err = unsent(err)
 		return
 	}
 	sent = l.gather(q)
@@ -93,7 +94,7 @@ func (l *lane) gather(q *caller) []*caller {
 	kept := sent[:0]
 	for _, each := range sent {
 		if err := driver.Ended(each.ctx); err != nil && each != q { // without the mutex: a ctx may be of any make
-			each.Err = unsent{err}
+			each.Err = unsent(err)
 			l.tell(each)
 			continue
 		}
@@ -151,13 +152,7 @@ func (b *batch) explain(ctx context.Context, err error) error {
 }
 
 // unsent is the end of a ctx before its command was sent.
-type unsent struct{ end error }
-
-func (e unsent) Error() string { return "not sent: " + e.end.Error() }
-func (e unsent) Unwrap() error { return e.end }
-
-// Unsent says that there is nothing to clean up.
-func (e unsent) Unsent() bool { return true }
+func unsent(end error) error { return outcome.AsUnsent(fmt.Errorf("not sent: %w", end)) }
 
 // ErrStranded is the error of calls whose goroutine, or the one that sent for them, ended in the
 // client library.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // fails is a round trip after which each command has an error by its word, unless it is the connection's.
@@ -107,7 +107,7 @@ func TestWhatIsToBeSentByItselfIsNotOnceItsCtxHasEnded(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				reply, err := send(ctx, "SET", "led")
-				if err == nil || !cleanup.Unsent(err) || reply != nil { // MOVED says that nothing was done
+				if err == nil || !outcome.Unsent(err) || reply != nil { // MOVED says that nothing was done
 					t.Errorf("%v, %v", reply, err)
 				}
 			})
@@ -131,7 +131,7 @@ func TestAnErrorOfTheConnectionIsThatOfAllCallsInTheRoundTrip(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				if reply, err := send(t.Context(), "SET", "a"); !errors.Is(err, broken) || cleanup.Unsent(err) || reply != nil {
+				if reply, err := send(t.Context(), "SET", "a"); !errors.Is(err, broken) || outcome.Unsent(err) || reply != nil {
 					t.Errorf("%v, %v", reply, err)
 				}
 			})
@@ -242,7 +242,7 @@ func TestARoundTripWithoutAnAnswerEndsWithTheLastCtx(t *testing.T) {
 		}
 		errs, took := together(t, w, once(w), ctxs...)
 		for i, err := range errs {
-			if took[i] != last || !errors.Is(err, context.DeadlineExceeded) || cleanup.Unsent(err) {
+			if took[i] != last || !errors.Is(err, context.DeadlineExceeded) || outcome.Unsent(err) {
 				t.Errorf("call %d = %v after %v", i, err, took[i])
 			}
 		}
@@ -360,15 +360,15 @@ func TestAnErrorOfASharedRoundTripIsThatOfEachCall(t *testing.T) {
 		time.Sleep(time.Second)
 		b := &batch{over: true}
 		err := driver.Fault(trip, "a:1", io.EOF)
-		if err := b.explain(own, err); !errors.Is(err, context.DeadlineExceeded) || cleanup.Permanent(err) || cleanup.Unsent(err) {
+		if err := b.explain(own, err); !errors.Is(err, context.DeadlineExceeded) || outcome.Permanent(err) || outcome.Unsent(err) {
 			t.Errorf("of the call that has ended: %v", err)
 		}
 		err = b.explain(t.Context(), err)
 		want := "server a:1: given up with a call in the same round trip that had no more time: EOF; the outcome is unknown"
-		if err.Error() != want || errors.Is(err, context.DeadlineExceeded) || cleanup.Permanent(err) || cleanup.Unsent(err) || err.(*driver.WireError).ErrorType() != "timeout" {
+		if err.Error() != want || errors.Is(err, context.DeadlineExceeded) || outcome.Permanent(err) || outcome.Unsent(err) || err.(*driver.WireError).ErrorType() != "timeout" {
 			t.Errorf("of the call that goes on: %v", err)
 		}
-		if err := b.explain(t.Context(), driver.NotSent(trip, "a:1", io.EOF)); !cleanup.Unsent(err) {
+		if err := b.explain(t.Context(), driver.NotSent(trip, "a:1", io.EOF)); !outcome.Unsent(err) {
 			t.Errorf("of a round trip that was not sent: %v", err)
 		}
 	})

@@ -290,7 +290,7 @@ func (l *lane) wait(q *caller) (any, error) {
 	case <-q.answer:
 	case <-q.ctx.Done():
 		if l.withdraw(q) {
-			return nil, unsent{q.ctx.Err()}
+			return nil, unsent(q.ctx.Err())
 		}
 		<-q.answer
 	}

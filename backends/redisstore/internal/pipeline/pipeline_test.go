@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 func TestACallThatIsAloneIsSentByItselfWithItsOwnCtx(t *testing.T) {
@@ -234,7 +234,7 @@ func TestACallThatEndsInTheQueueIsNeverSentAndSaysSo(t *testing.T) {
 				all.Go(func() {
 					began := time.Now()
 					_, err := send(ctx, "SET", "withdrawn")
-					if !errors.Is(err, want) || !cleanup.Unsent(err) || cleanup.Permanent(err) {
+					if !errors.Is(err, want) || !outcome.Unsent(err) || outcome.Permanent(err) {
 						t.Errorf("%v, want %v", err, want)
 					}
 					if took := time.Since(began); took > time.Millisecond/8 {
@@ -299,7 +299,7 @@ func TestACallWhoseCtxHasEndedIsNotSentWhenItsTurnComes(t *testing.T) {
 			ctx := &mute{Context: context.Background()}
 			var all sync.WaitGroup
 			withdrawn := func() {
-				if _, err := send(ctx, "SET", "withdrawn"); !errors.Is(err, context.Canceled) || !cleanup.Unsent(err) {
+				if _, err := send(ctx, "SET", "withdrawn"); !errors.Is(err, context.Canceled) || !outcome.Unsent(err) {
 					t.Errorf("%v", err)
 				}
 			}
@@ -451,7 +451,7 @@ func TestALibraryThatPanicsLeavesNobodyBehind(t *testing.T) {
 			synctest.Wait()
 			for range 3 {
 				all.Go(func() {
-					if _, err := send(t.Context(), "SET", "led"); !errors.Is(err, ErrStranded) || cleanup.Unsent(err) {
+					if _, err := send(t.Context(), "SET", "led"); !errors.Is(err, ErrStranded) || outcome.Unsent(err) {
 						t.Errorf("%s: %v", name, err)
 					}
 				})
@@ -501,7 +501,7 @@ func TestManyCallsWithAllKindsOfEnds(t *testing.T) {
 				case err == nil && reply == word:
 					times = 1
 					answered.Add(1)
-				case cleanup.Unsent(err):
+				case outcome.Unsent(err):
 					unsent.Add(1)
 				case errors.Is(err, broken) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 					times = 1
@@ -541,7 +541,7 @@ func TestALeaderWhoseCtxHasEndedSendsNothingAndHandsItsPermitOn(t *testing.T) {
 		l.enqueue(next)
 		l.mu.Unlock()
 		l.lead(q)
-		if !errors.Is(q.Err, context.Canceled) || !cleanup.Unsent(q.Err) || q.Err.Error() != "not sent: context canceled" || len(w.calls) != 0 {
+		if !errors.Is(q.Err, context.Canceled) || !outcome.Unsent(q.Err) || q.Err.Error() != "not sent: context canceled" || len(w.calls) != 0 {
 			t.Errorf("%v, sent by %v", q.Err, w.calls)
 		}
 		if reply, err := l.wait(next); reply != "next" || err != nil {

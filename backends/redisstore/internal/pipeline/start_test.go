@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // started is a call that is started, and waited for.
@@ -74,7 +74,7 @@ func TestWhatIsStartedWaitsForNobody(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		release()
 		synctest.Wait()
-		if err, _ := late.(error); !cleanup.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || sent != "sent" {
+		if err, _ := late.(error); !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || sent != "sent" {
 			t.Errorf("%v; %v", late, sent)
 		}
 	})
@@ -116,7 +116,7 @@ func TestWhatWasStartedIsAnsweredByALibraryThatEndsTheGoroutine(t *testing.T) {
 		}}
 		c := New(w.Once, w.OnceAll, w.Lane)
 		for range 2 * sends {
-			if reply, err := started(c)(t.Context(), "SET", "bad"); reply != nil || !errors.Is(err, ErrStranded) || cleanup.Unsent(err) {
+			if reply, err := started(c)(t.Context(), "SET", "bad"); reply != nil || !errors.Is(err, ErrStranded) || outcome.Unsent(err) {
 				t.Errorf("%v, %v", reply, err)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 const (
@@ -169,7 +169,7 @@ func (w *Listener) sleep(d time.Duration) bool {
 // idle tells whether nobody waits any more; then the next waiter starts anew. If err is permanent,
 // all watchers that wait for an answer get it: the next connection would be refused too.
 func (w *Listener) idle(err error) bool {
-	permanent := cleanup.Permanent(err)
+	permanent := outcome.Permanent(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.topics {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
 // session is the life of one connection.
@@ -132,7 +132,7 @@ func (s *session) receive() error {
 // answersOne tells that err is the answer to one request, and that repeating the request will not
 // help.
 func answersOne(err error) bool {
-	return errors.As(err, new(*driver.ReplyError)) && cleanup.Permanent(err)
+	return errors.As(err, new(*driver.ReplyError)) && outcome.Permanent(err)
 }
 
 // take notes an event and returns the functions to call.
