@@ -251,8 +251,8 @@ var defects = []defect{
 	}},
 	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
 		"locker", "wait.go",
-		"return p.limit > 0 && !permanent(err) }",
-		"return p.limit > 0 && !permanent(err) && !DEFECT }",
+		"return p.limit > 0 && !outcome.Permanent(err) }",
+		"return p.limit > 0 && !outcome.Permanent(err) && !DEFECT }",
 	}},
 	{name: "a minimum hold ends with Unlock", strategy: "single", fault: None, patch: patch{
 		"locker", "minhold.go",
