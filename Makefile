@@ -34,7 +34,7 @@ check: lint ## lint, and run the tests that need no server (2 minutes)
 	@go test -run Promises ./proof/simulation -schedules 2
 	@go test -skip TheFirstExample ./proof/repository
 
-test: programs ## run all tests, under the race detector; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
+test: programs ## run the tests that must pass for a change; installs Redis, PostgreSQL, PgBouncer, MariaDB, gcc, node and npm if they are missing
 	@$(MAKE) --no-print-directory -j 3 $(TESTS)
 
 # Three parts run at once, since tests with real servers wait for much of their time: with two, two CPUs
@@ -49,8 +49,8 @@ servers: programs ## run the tests on Redis and Valkey of several versions, and 
 	@folders=$$(.ci/servers) && go run ./proof/servers -table artefacts/servers.md -$(if $(CHECK),check,docs) docs/choosing-a-store.md - $$folders
 
 # Without packages of Debian there is no folder, and .ci/servers fails.
-mysql: ## run the tests of sqlstore on MySQL instead of MariaDB (3 minutes)
-	@folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH=$$folder:$$PATH \
+mysql: ## run the tests of sqlstore on MySQL instead of MariaDB, in full size
+	@folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH=$$folder:$$PATH LOCKSTEP_TORTURE=1 \
 		go run ./proof/runs test -C backends/sqlstore/dialects -race -shuffle=on -parallel 16 -timeout 1h -skip 'SQLite|Campaign|/SQLite' ./...
 
 fuzz: ## fuzz every target of every module for TIME (10s)

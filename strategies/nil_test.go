@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -21,7 +22,7 @@ import (
 
 func TestAStrategyOverANilStoreAnswersEveryCallWithAnError(t *testing.T) {
 	var none *memory.Store
-	for name, l := range map[string]locker.Locker{
+	all := map[string]locker.Locker{
 		"single": single.New(nil), "fair": fair.New(nil), "fenced": fenced.New(nil), "reentrant": reentrant.New(nil),
 		"semaphore": semaphore.New(nil, 1), "readers": rwlock.New(nil).Readers(), "writers": rwlock.New(nil).Writers(),
 		"legacy getset": legacy.GetSet(nil), "legacy expire": legacy.Expire(nil),
@@ -30,7 +31,13 @@ func TestAStrategyOverANilStoreAnswersEveryCallWithAnError(t *testing.T) {
 		"fenced over a nil pointer": fenced.New(none), "reentrant over a nil pointer": reentrant.New(none),
 		"semaphore over a nil pointer": semaphore.New(none, 1, semaphore.WithOrder()),
 		"readers over a nil pointer":   rwlock.New(none).Readers(), "writers over a nil pointer": rwlock.New(none).Writers(),
-	} {
+	}
+	for _, r := range table.All() {
+		if len(r.Sizes) == 0 {
+			all[r.Name+" of the table"] = table.Over(r, (*memory.LegacyStore)(nil), table.Setup{Permits: 1})
+		}
+	}
+	for name, l := range all {
 		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second}
 		_, acquire := l.Acquire(t.Context(), req)
 		_, extend := l.Extend(t.Context(), locker.Lease{Key: "key", Token: req.Token}, time.Second)

@@ -8,24 +8,26 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
-	client "github.com/redis/go-redis/v9"
 )
 
 func TestContractThroughACluster(t *testing.T) {
 	t.Parallel()
-	replicas, modes := 0, []drivertest.Mode{drivertest.Plain}
+	replicas := 0
 	if full.Size() {
 		replicas = 1
-		modes = append(modes, drivertest.Scriptless, drivertest.Prefixed, drivertest.Polling, drivertest.Replicated)
 	}
 	c := dialCluster(t, redistest.StartCluster(t, 3, replicas))
-	for _, m := range modes {
+	for _, m := range []drivertest.Mode{
+		drivertest.Plain, drivertest.Scriptless.Nightly(), drivertest.Prefixed.Nightly(), drivertest.Polling.Nightly(), drivertest.Replicated.Nightly(),
+	} {
 		m.Run(t, func(*testing.T) drivertest.Client { return goredis.Driven(c) })
 	}
 }

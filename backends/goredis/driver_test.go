@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
-	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
-	client "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 var harness = drivertest.Harness{
@@ -79,11 +79,7 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
-	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
-	if full.Size() {
-		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
-	}
-	for _, m := range modes {
+	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless, drivertest.Prefixed.Nightly(), drivertest.Polling.Nightly()} {
 		m.Run(t, func(*testing.T) drivertest.Client { return c })
 	}
 }
@@ -93,7 +89,7 @@ func TestContractOnRedis(t *testing.T) {
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless} {
-		m.Bubble, m.Brief = true, !full.Size()
+		m.Bubble, m.Brief = true, true
 		m.Run(t, harness.Embedded)
 	}
 }

@@ -3,7 +3,6 @@ package pgx_test
 import (
 	"fmt"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/far"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -33,7 +33,7 @@ func TestFarClientsTakeTurns(t *testing.T) {
 			return semaphore.New(s, 1, semaphore.WithOrder())
 		}, true, true},
 	} {
-		if name != "fair" && os.Getenv("LOCKSTEP_TORTURE") != "1" { // the fault far of the simulation plays all of them
+		if name != "fair" && !full.Size() { // the fault far of the simulation plays all of them
 			continue
 		}
 		for _, roundTrip := range far.RoundTrips() {

@@ -11,15 +11,17 @@ import (
 
 	pgxlib "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 )
 
 // scale is small, or large with LOCKSTEP_TORTURE=1.
 func scale(small, large int) int {
-	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+	if full.Size() {
 		return large
 	}
 	return small

@@ -164,8 +164,8 @@ func unlock(t *testing.T, l *locker.Lock) {
 	}
 }
 
-// full are settings of a server with so many connections, and one more for an operator.
-func full(slots int) []string {
+// withSlots are settings of a server with so many connections, and one more for an operator.
+func withSlots(slots int) []string {
 	return []string{"fsync=off", "superuser_reserved_connections=0", fmt.Sprint("max_connections=", slots+1)}
 }
 
@@ -174,7 +174,7 @@ func full(slots int) []string {
 func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 	t.Parallel()
 	const programs, slots = 20, 30
-	server := pgtest.Start(t, full(slots)...)
+	server := pgtest.Start(t, withSlots(slots)...)
 	install(t, server.DSN()).Close()
 	operator := watchOver(t, server)
 	operator.ask("SELECT set_config('application_name', 'operator', false)", new(string))
@@ -215,7 +215,7 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 func TestAWaiterNeedsNoOtherConnection(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
-	server, operator, first := contended(t, full(6)...)
+	server, operator, first := contended(t, withSlots(6)...)
 	waiter, _ := program(t, server.DSN(), locker.WithTTL(ttl))
 	granted := lockBehind(t, waiter, "k")
 	operator.awaitWaiters("k", 1)

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
+
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
-	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
@@ -69,17 +69,12 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
-	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
-	if full.Size() {
-		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
-	}
-	for _, m := range modes {
+	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless, drivertest.Prefixed.Nightly(), drivertest.Polling} {
 		m.Run(t, func(*testing.T) drivertest.Client { return c })
 	}
 }
 
-// TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends. It
-// is brief: on the embedded server the tests of goredis run all contracts, in full size.
+// TestContractOnEmbedded is in fake time, where nothing may be left behind when a sentence ends.
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	m := drivertest.Plain

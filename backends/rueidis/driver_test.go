@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/redis/rueidis"
+
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
-	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
-	client "github.com/redis/rueidis"
 )
 
 var harness = drivertest.Harness{
@@ -82,11 +82,7 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
-	modes := []drivertest.Mode{drivertest.Plain, drivertest.Scriptless}
-	if full.Size() {
-		modes = append(modes, drivertest.Prefixed, drivertest.Polling)
-	}
-	for _, m := range modes {
+	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless, drivertest.Prefixed.Nightly(), drivertest.Polling.Nightly()} {
 		m.Run(t, func(*testing.T) drivertest.Client { return c })
 	}
 }
@@ -104,11 +100,7 @@ func runContracts(t *testing.T, o client.ClientOption) client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	modes := []drivertest.Mode{drivertest.Plain}
-	if full.Size() {
-		modes = append(modes, drivertest.Scriptless)
-	}
-	for _, m := range modes {
+	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless.Nightly()} {
 		m.Run(t, func(*testing.T) drivertest.Client { return Driven(c) })
 	}
 	return c
@@ -118,7 +110,7 @@ func runContracts(t *testing.T, o client.ClientOption) client.Client {
 func TestContractOnEmbedded(t *testing.T) {
 	race.LeaveOut(t)
 	m := drivertest.Plain
-	m.Bubble, m.Brief = true, !full.Size()
+	m.Bubble, m.Brief = true, true
 	m.Run(t, Embed)
 }
 

@@ -4,17 +4,18 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
 	lockgoredis "github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	"github.com/redis/go-redis/v9"
 )
 
 // crew are goroutines of Lockstep, on some Clients with WithSharedKeys, and goroutines of redsync with
@@ -31,7 +32,7 @@ func (c crew) String() string {
 // TestSharesOfGoroutinesBesideRedsync: neither party starves. With LOCKSTEP_TORTURE=1 and -v it measures the
 // shares that docs/migrating.md tells.
 func TestSharesOfGoroutinesBesideRedsync(t *testing.T) {
-	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
+	if !full.Size() {
 		crew{clients: 1, each: 8, theirs: 8}.play(t, 100, 5)
 		return
 	}

@@ -3,7 +3,6 @@ package interop_test
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -11,11 +10,13 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
 	lockgoredis "github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
-	"github.com/redis/go-redis/v9"
 )
 
 // interval is how often the others ask, and how long they leave the key alone after a release. A
@@ -75,7 +76,7 @@ func TestSharesOfAKeyThatOtherSoftwareLocksToo(t *testing.T) {
 func neitherStarves(t *testing.T, client *redis.Client, theirs locking) {
 	t.Helper()
 	grants, least := 60, 2
-	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+	if full.Size() {
 		grants, least = 600, 600/2/5
 	}
 	our, their := shares(t, client, grants, least, theirs, locker.WithSharedKeys())

@@ -26,7 +26,7 @@ type Wrapping func(t *testing.T, l locker.Locker) locker.Locker
 func Around(t *testing.T, wrap Wrapping) {
 	for _, r := range table.Of(table.Contract) {
 		t.Run(r.Name, func(t *testing.T) {
-			several(t, r)
+			leaveOutMost(t, r)
 			contract(t, r, Memory, true, wrap)
 		})
 	}
@@ -42,7 +42,7 @@ func Strategies(t *testing.T, bubble bool, start Start) {
 		}
 		t.Run(r.Name, func(t *testing.T) {
 			if !bubble {
-				several(t, r)
+				leaveOutMost(t, r)
 			}
 			contract(t, r, start, bubble, unwrapped)
 		})
@@ -55,7 +55,7 @@ func WithoutRecipes(t *testing.T, start Start) {
 	for _, r := range table.Of(table.Contract) {
 		if len(r.Sizes) == 0 && !r.Legacy {
 			t.Run(r.Name, func(t *testing.T) {
-				several(t, r)
+				leaveOutMost(t, r)
 				t.Parallel()
 				contract(t, r, start, false, unwrapped)
 			})
@@ -72,7 +72,7 @@ func ThatFit(t *testing.T, h lockertest.Harness, sample any, start func(t *testi
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {
-			several(t, r)
+			leaveOutMost(t, r)
 			t.Parallel()
 			h := h
 			h.Except, h.NoTransfer = slices.Concat(h.Except, r.Except), h.NoTransfer || r.NoTransfer
@@ -82,11 +82,11 @@ func ThatFit(t *testing.T, h lockertest.Harness, sample any, start func(t *testi
 	}
 }
 
-// several leaves out most strategies, unless tests run in full size. It is for stores that have run a
+// leaveOutMost leaves out most strategies, unless tests run in full size. It is for stores that have run a
 // contract of their own, and for middleware: neither knows the strategy. What is left is one of a plain
 // value, and one of several holds. The tests of the strategies themselves have all of them.
-func several(t *testing.T, r table.Row) {
-	if r.Name != "single" && r.Name != "semaphore" {
+func leaveOutMost(t *testing.T, r table.Row) {
+	if r.Name != table.Named("single").Name && r.Name != table.Named("semaphore").Name {
 		full.Only(t)
 	}
 }

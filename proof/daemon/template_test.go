@@ -42,9 +42,16 @@ func TestATemplateIsFilledOnceAndRemoved(t *testing.T) {
 
 	template = Template{}
 	wrong := errors.New("no space")
-	for range 2 {
-		if err := copied(filepath.Join(t.TempDir(), "c"), wrong); !errors.Is(err, wrong) {
-			t.Errorf("%v; want %v", err, wrong)
+	if err := copied(filepath.Join(t.TempDir(), "c"), wrong); !errors.Is(err, wrong) {
+		t.Errorf("%v; want %v", err, wrong)
+	}
+	if err := copied(filepath.Join(t.TempDir(), "c"), nil); err != nil {
+		t.Errorf("it is not tried again: %v", err)
+	}
+	RemoveTemplates()
+	for _, dir := range made {
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("a template that failed is left: %v", err)
 		}
 	}
 }

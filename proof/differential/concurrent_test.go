@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // A part has the calls of the clients in one history. Types that exclude each other on a key have
@@ -41,7 +43,7 @@ const (
 // No value ends during the test.
 func TestConcurrentCallsAreLinearizable(t *testing.T) {
 	operations := 1_600
-	if torture {
+	if full.Size() {
 		operations = 20_000
 	}
 	first := seed()

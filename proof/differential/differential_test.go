@@ -3,16 +3,15 @@ package differential
 import (
 	"flag"
 	"math/rand/v2"
-	"os"
 	"testing"
+
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 var (
 	seedFlag       = flag.Uint64("seed", 0, "of the first sequence; the next ones follow it; 0: any")
 	operationsFlag = flag.Int("operations", 0, "how many are performed on each store; 0: 3,000, or 50,000 with LOCKSTEP_TORTURE=1")
 )
-
-var torture = os.Getenv("LOCKSTEP_TORTURE") == "1"
 
 // seed is printed by each failure.
 func seed() uint64 {
@@ -30,7 +29,7 @@ func TestAllStoresAnswerAlike(t *testing.T) {
 	operations := *operationsFlag
 	switch {
 	case operations > 0:
-	case torture:
+	case full.Size():
 		operations = 50_000
 	default:
 		operations = 3_000

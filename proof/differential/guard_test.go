@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/locker/fence"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -197,7 +198,7 @@ func recordUses(t *testing.T, seed uint64, g guard) (history []porcupine.Operati
 
 func TestTheGuardIsLinearizable(t *testing.T) {
 	histories := uint64(10)
-	if torture {
+	if full.Size() {
 		histories = 125
 	}
 	first := seed()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // TestAllStoresKeepTheSameQueueOfHolds lets waiters ask for holds of one key, in order or not, with
@@ -21,7 +22,7 @@ import (
 // reservation may have ended is judged up to there.
 func TestAllStoresKeepTheSameQueueOfHolds(t *testing.T) {
 	sequences := 10
-	if torture {
+	if full.Size() {
 		sequences = 200
 	}
 	first := seed()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // TestAllStoresKeepTheSameQueue lets waiters ask for one key, in order or not, releases or deletes
@@ -21,7 +22,7 @@ import (
 // key even if the reservation has ended.
 func TestAllStoresKeepTheSameQueue(t *testing.T) {
 	sequences := 10
-	if torture {
+	if full.Size() {
 		sequences = 200
 	}
 	first := seed()

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/starting"
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // Mode is a way to make a store that has contracts of its own.
@@ -19,9 +20,10 @@ type Mode struct {
 	Name string
 	// Bubble runs the contracts in fake time, with a client for each sentence.
 	Bubble bool
-	// Brief leaves out all but the contract of a Store.
+	// Brief leaves all but the contract of a Store to the nightly run.
 	Brief bool
 
+	nightly    bool
 	opts       []redisstore.Option
 	prefix     string
 	polls      bool
@@ -38,10 +40,21 @@ var (
 	Replicated = Mode{Name: "with replicas", opts: []redisstore.Option{redisstore.WithPrefix("replicated:"), redisstore.WithReplicas(1, 2*time.Second)}, prefix: "replicated:", replicated: true}
 )
 
+// Nightly is m for the nightly run alone.
+func (m Mode) Nightly() Mode {
+	m.nightly = true
+	return m
+}
+
 // Run runs all contracts of package backendtest for the stores of a client. In a bubble it connects
 // for each sentence, otherwise connect may return the same client each time.
 func (m Mode) Run(t *testing.T, connect func(t *testing.T) Client) {
-	t.Run(m.Name, func(t *testing.T) { m.run(t, contracts{m, connect}) })
+	t.Run(m.Name, func(t *testing.T) {
+		if m.nightly {
+			full.Only(t)
+		}
+		m.run(t, contracts{m, connect})
+	})
 }
 
 func (m Mode) run(t *testing.T, c contracts) {
@@ -53,9 +66,16 @@ func (m Mode) run(t *testing.T, c contracts) {
 			return starting.Awaited(s), o
 		}))
 	})
-	if m.Brief {
-		return
-	}
+	t.Run("others", func(t *testing.T) {
+		if m.Brief {
+			full.Only(t)
+		}
+		m.others(t, c)
+	})
+}
+
+// others runs the contracts of what some strategies need beside a Store.
+func (m Mode) others(t *testing.T, c contracts) {
 	t.Run("LegacyStore", func(t *testing.T) {
 		backendtest.RunLegacy(t, harness(c, func(s *redisstore.Store, o Outside) (backends.LegacyStore, backendtest.Outside) { return s, o }))
 	})

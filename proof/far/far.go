@@ -4,13 +4,13 @@ package far
 import (
 	"context"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // Relay passes connections on to target, and delays all bytes, so that a round trip takes as long as
@@ -99,7 +99,7 @@ const (
 
 // RoundTrips are those of the table that LOCKSTEP_TORTURE=1 plays. Otherwise only 250 ms is played.
 func RoundTrips() []time.Duration {
-	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+	if full.Size() {
 		return []time.Duration{2 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond}
 	}
 	return []time.Duration{250 * time.Millisecond}
@@ -151,7 +151,7 @@ func Run(t *testing.T, roundTrip time.Duration, store backends.Inspector, near *
 		}
 	}
 	limit := runs * (holds + roundTrip*3/2)
-	if os.Getenv("LOCKSTEP_TORTURE") != "1" {
+	if !full.Size() {
 		limit *= 2
 	}
 	if err := first.Unlock(ctx); err != nil {

@@ -229,7 +229,7 @@ func (l *Ledger) Check(packages []Package, runs map[Run][]Part) (wrong []string)
 func selected(parts []Part, p Package, test string) (in, withoutRace bool) {
 	for _, part := range parts {
 		for _, c := range part.Tests {
-			if c.selects(p, test) {
+			if runs, _ := c.Selects(p, test); runs {
 				in, withoutRace = true, withoutRace || !c.race()
 			}
 		}

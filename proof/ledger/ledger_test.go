@@ -56,7 +56,9 @@ func TestTheTestsOfAllModulesAreRead(t *testing.T) {
 		"a/a_test.go":              "package a\nfunc TestB(t *testing.T) {}\nfunc TestMain(m *testing.M) {}\nfunc Testing(t *testing.T) {}\nfunc (x) TestOfAType(t *testing.T) {}\nfunc BenchmarkA(b *testing.B) {}\n",
 		"a/more_test.go":           "package a_test\nfunc FuzzA(f *testing.F) {}\nfunc Test(t *testing.T) {}\nfunc ExampleOf() {\n// Output: x\n}\nfunc Example_built() {}\n",
 		"a/one_linux_test.go":      "package a\nfunc TestOnEach(t *testing.T) {}\n",
-		"a/one_windows_test.go":    "package a\nfunc TestOnEach(t *testing.T) {}\n",
+		"a/one_windows_test.go":    "package a\nfunc TestOnEach(t *testing.T) {}\nfunc TestElsewhere(t *testing.T) {}\n",
+		"a/plain_test.go":          "//go:build !race\n\npackage a\nfunc TestPlain(t *testing.T) {}\n",
+		"a/never_test.go":          "//go:build never\n\npackage a\nfunc TestNever(t *testing.T) {}\n",
 		"a/testdata/b_test.go":     "package b\nfunc TestOfData(t *testing.T) {}\n",
 		"a/_left/b_test.go":        "package b\nfunc TestLeft(t *testing.T) {}\n",
 		"nested/go.mod":            "module m/nested\n",
@@ -66,11 +68,14 @@ func TestTheTestsOfAllModulesAreRead(t *testing.T) {
 		"x/node_modules/x_test.go": "package x\nfunc TestX(t *testing.T) {}\n",
 	})
 	want := []Package{
-		{"a", ".", []string{"ExampleOf", "FuzzA", "Test", "TestB", "TestOnEach"}},
-		{"nested/below", "nested", []string{"TestN"}},
+		{
+			Folder: "a", Module: ".", Tests: []string{"ExampleOf", "FuzzA", "Test", "TestB", "TestElsewhere", "TestOnEach", "TestPlain"},
+			Plain: []string{"TestPlain"}, Elsewhere: []string{"TestElsewhere"},
+		},
+		{Folder: "nested/below", Module: "nested", Tests: []string{"TestN"}},
 	}
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%q; want %q", got, want)
+		t.Errorf("%+v; want %+v", got, want)
 	}
 }
 
@@ -80,30 +85,36 @@ func everything(tests ...Tests) map[Run][]Part {
 }
 
 func TestAnythingThatTheLedgerAndTheTreeDoNotShareIsWrong(t *testing.T) {
-	two, one, all := Package{"a", ".", []string{"TestLong", "TestShort"}}, Package{"b/c", "b", []string{"TestIt"}}, Package{"full", ".", []string{"TestAll"}}
+	pkg := func(folder, module string, tests ...string) Package {
+		return Package{Folder: folder, Module: module, Tests: tests}
+	}
+	two, one, all := pkg("a", ".", "TestLong", "TestShort"), pkg("b/c", "b", "TestIt"), pkg("full", ".", "TestAll")
+	plain := two
+	plain.Plain = []string{"TestShort"}
 	runs := everything(Tests{Flags: "-race"}, Tests{Module: "b"})
 	for says, c := range map[string]struct {
 		packages []Package
 		runs     map[Run][]Part
 		wrong    string // one line of what is wrong; empty: nothing is
 	}{
-		"all is well":                 {[]Package{two, one, all}, runs, ""},
-		"a package is new":            {[]Package{two, one, all, {"new", ".", []string{"TestNew"}}}, runs, "has no test new.TestNew"},
-		"a package is gone":           {[]Package{two, all}, runs, "has the package b/c, which has no tests"},
-		"a test is new":               {[]Package{{"a", ".", []string{"TestLong", "TestNew", "TestShort"}}, one, all}, runs, "has no test a.TestNew"},
-		"a test is lost":              {[]Package{{"a", ".", []string{"TestLong"}}, one, all}, runs, "has the test a.TestShort, which does not exist"},
-		"a test has another name":     {[]Package{{"a", ".", []string{"TestOther", "TestShort"}}, one, all}, runs, "the test a.TestLong, which does not exist"},
-		"a module is not run":         {[]Package{two, one, all}, everything(Tests{}), "no part of the run landing has b/c.TestIt"},
-		"a package is left out":       {[]Package{two, one, all}, everything(Tests{Except: "a"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
-		"a test is skipped":           {[]Package{two, one, all}, everything(Tests{Skip: "Short$"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
-		"parts of a test are skipped": {[]Package{two, one, all}, everything(Tests{Skip: "Short$/small"}, Tests{Module: "b"}), ""},
-		"a test is not selected":      {[]Package{two, one, all}, everything(Tests{Run: "(Lo|X)ng/a|Shart"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
-		"landing leaves one out":      {[]Package{two, one, all}, everything(Tests{Skip: "Long"}, Tests{Module: "b"}), ""},
-		"nightly leaves one out":      {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Skip: "Long"}, {Module: "b"}}}}}, "no part of the run nightly has a.TestLong"},
-		"landing has no package":      {[]Package{two, one, all}, everything(Tests{Except: "full"}, Tests{Module: "b"}), ""},
-		"nightly has no package":      {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Except: "full"}, {Module: "b"}}}}}, "no part of the run nightly has full.TestAll"},
-		"tests share their parts":     {[]Package{two, one, all}, everything(Tests{Run: "Sh(o|a)rt/a"}, Tests{Run: "Nothing|Long"}, Tests{Module: "b"}), ""},
-		"only with the race detector": {[]Package{two, one, all}, everything(Tests{}, Tests{Module: "b", Flags: "-race"}), "b/c.TestIt skips under the race detector"},
+		"all is well":                  {[]Package{two, one, all}, runs, ""},
+		"a package is new":             {[]Package{two, one, all, pkg("new", ".", "TestNew")}, runs, "has no test new.TestNew"},
+		"a package is gone":            {[]Package{two, all}, runs, "has the package b/c, which has no tests"},
+		"a test is new":                {[]Package{pkg("a", ".", "TestLong", "TestNew", "TestShort"), one, all}, runs, "has no test a.TestNew"},
+		"a test is lost":               {[]Package{pkg("a", ".", "TestLong"), one, all}, runs, "has the test a.TestShort, which does not exist"},
+		"a test has another name":      {[]Package{pkg("a", ".", "TestOther", "TestShort"), one, all}, runs, "the test a.TestLong, which does not exist"},
+		"a module is not run":          {[]Package{two, one, all}, everything(Tests{}), "no part of the run landing has b/c.TestIt"},
+		"a package is left out":        {[]Package{two, one, all}, everything(Tests{Except: "a"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"a test is skipped":            {[]Package{two, one, all}, everything(Tests{Skip: "Short$"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"parts of a test are skipped":  {[]Package{two, one, all}, everything(Tests{Skip: "Short$/small"}, Tests{Module: "b"}), ""},
+		"a test is not selected":       {[]Package{two, one, all}, everything(Tests{Run: "(Lo|X)ng/a|Shart"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"landing leaves one out":       {[]Package{two, one, all}, everything(Tests{Skip: "Long"}, Tests{Module: "b"}), ""},
+		"nightly leaves one out":       {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Skip: "Long"}, {Module: "b"}}}}}, "no part of the run nightly has a.TestLong"},
+		"landing has no package":       {[]Package{two, one, all}, everything(Tests{Except: "full"}, Tests{Module: "b"}), ""},
+		"nightly has no package":       {[]Package{two, one, all}, map[Run][]Part{Nightly: {{Tests: []Tests{{Except: "full"}, {Module: "b"}}}}}, "no part of the run nightly has full.TestAll"},
+		"tests share their parts":      {[]Package{two, one, all}, everything(Tests{Run: "Sh(o|a)rt/a"}, Tests{Run: "Nothing|Long"}, Tests{Module: "b"}), ""},
+		"never with the race detector": {[]Package{plain, one, all}, everything(Tests{Flags: "-race"}, Tests{Module: "b"}), "no part of the run landing has a.TestShort"},
+		"only with the race detector":  {[]Package{two, one, all}, everything(Tests{}, Tests{Module: "b", Flags: "-race"}), "b/c.TestIt skips under the race detector"},
 	} {
 		wrong := parsed(t, book).Check(c.packages, c.runs)
 		if all := strings.Join(wrong, "\n"); c.wrong == "" && len(wrong) > 0 || c.wrong != "" && !strings.Contains(all, c.wrong) {
@@ -113,7 +124,7 @@ func TestAnythingThatTheLedgerAndTheTreeDoNotShareIsWrong(t *testing.T) {
 }
 
 func TestTheLedgerIsUpdated(t *testing.T) {
-	got, err := Updated(book, []Package{{"a", ".", []string{"TestLong", "TestNew"}}, {"full", ".", []string{"TestAll"}}, {"new", ".", []string{"TestNew"}}})
+	got, err := Updated(book, []Package{{Folder: "a", Tests: []string{"TestLong", "TestNew"}}, {Folder: "full", Tests: []string{"TestAll"}}, {Folder: "new", Tests: []string{"TestNew"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +144,7 @@ func TestALineThatIsNoneIsNamed(t *testing.T) {
 
 // The command of a part has what its tests select.
 func TestTheCommandOfAPart(t *testing.T) {
-	packages := []Package{{".", ".", nil}, {"a", ".", nil}, {"a/b", ".", nil}, {"c", ".", nil}, {"m/d", "m", nil}}
+	packages := []Package{{Folder: ".", Module: "."}, {Folder: "a", Module: "."}, {Folder: "a/b", Module: "."}, {Folder: "c", Module: "."}, {Folder: "m/d", Module: "m"}}
 	for want, c := range map[string]Tests{
 		"-race ./...":              {Flags: "-race"},
 		"-C m -run X ./...":        {Module: "m", Run: "X"},

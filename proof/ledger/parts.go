@@ -31,6 +31,7 @@ type Tests struct {
 	Flags     string
 	Run, Skip string
 	Args      string // of the tests themselves
+	Small     bool   // in nightly: in the size of landing
 }
 
 // The go command takes cached results of packages whose code, files and LOCKSTEP_ variables are as
@@ -47,17 +48,26 @@ const (
 )
 
 // These tests run without the race detector, which makes them many times slower: see proof/race.
-// The simulation, the campaigns and module bench do too: the first finds nothing more with it than
-// the tests of the strategies, and nearly all code of the last is from other projects.
+// The simulation, the campaigns in full size and module bench do too: the first finds nothing more
+// with it than the tests of the strategies, the second run with it in small size, and nearly all code
+// of the last is from other projects.
 const (
 	lookAtTheTree = "./proof/release ./proof/repository"
-	released      = "^TestThisRepositoryCanBeReleased$"
-	killed        = "UnderKills|ForgetsEverySecond" // they need many kills of servers to show anything
 	clients       = "./backends/goredis ./backends/redigo"
 	embedded      = "(Contract|ALock$|AReaderExcludes)/embedded|OnEmbedded|AllStates|Refuted|Symmetry|ALostQueue|AQueueThatIsNotLost"
-	strategies    = "./strategies ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant ./strategies/rwlock ./strategies/semaphore ./strategies/redlock"
+	allStrategies = "./strategies/..."
+	legacy        = "./strategies/legacy"
 	sqlite        = "(Contract|EveryStrategy)/SQLite"
 	rueidis       = "OnEmbedded|InFakeTime"
+	far           = "^TestFarClientsTakeTurns$"                          // its 16 Clients need the CPU soon
+	allocations   = "^TestWithoutAnSDKTheMiddlewareMakesFewAllocations$" // the detector makes some
+)
+
+// Landing leaves these tests out.
+const (
+	released = "^TestThisRepositoryCanBeReleased$"
+	killed   = "UnderKills|ForgetsEverySecond"                                       // they need many kills of servers to show anything
+	measured = "^(TestTheShortFormHasEveryRow|TestAVersionCanBeComparedWithItself)$" // each measures everything
 )
 
 // The tests foreign look at files of other modules, which the go command does not see. benchCached are
@@ -65,7 +75,6 @@ const (
 const (
 	foreign     = "^(TestTheCommandsOfOperations|TestHeadlinesAreWrittenInto.*|TestTheDocumented.*)$"
 	benchCached = "./internal/... ./interop ./peers"
-	measured    = "^(TestTheShortFormHasEveryRow|TestAVersionCanBeComparedWithItself)$" // each measures everything
 )
 
 // campaigns are those of the modules of stores. The guarded counters are short, and landing has them,
@@ -93,6 +102,7 @@ var Runs = map[Run][]Part{
 			{Module: "middleware/otellocker", Flags: racing},
 			// It looks at a page, which the cache does not see, as the page is in another module.
 			{Module: "middleware/otellocker", Flags: racing + "-count=1", Packages: ".", Run: "TheTablesOfThePage"},
+			{Module: "middleware/otellocker", Flags: cached, Packages: ".", Run: allocations},
 			{Module: "examples/otel", Flags: racing},
 		}},
 		{Name: "dialects", Tests: []Tests{
@@ -116,8 +126,8 @@ var Runs = map[Run][]Part{
 		{Name: "again", Tests: []Tests{
 			{Flags: cached, Packages: "./proof/simulation", Skip: "Fresh"},
 			{Flags: cached, Packages: clients, Run: "OnEmbedded"},
-			{Flags: cached, Packages: strategies, Run: embedded},
-			{Flags: cached, Packages: "./strategies/legacy", Run: "Contract//embedded"},
+			{Flags: cached, Packages: allStrategies, Except: legacy, Run: embedded},
+			{Flags: cached, Packages: legacy, Run: "Contract//embedded"},
 		}},
 	},
 
@@ -128,14 +138,16 @@ var Runs = map[Run][]Part{
 			{Flags: plain, Packages: clients, Run: "OnEmbedded"},
 		}},
 		{Name: "strategies", Does: "the strategies, with all states of redlock", Tests: []Tests{
-			{Flags: full, Packages: "./strategies/..."},
-			{Flags: plain, Packages: strategies, Run: embedded},
-			{Flags: plain, Packages: "./strategies/legacy", Run: "Contract//embedded"},
+			{Flags: full, Packages: allStrategies, Skip: far},
+			{Flags: plain + "-parallel 4", Packages: "./strategies", Run: far},
+			{Flags: plain, Packages: allStrategies, Except: legacy, Run: embedded},
+			{Flags: plain, Packages: legacy, Run: "Contract//embedded"},
 		}},
 		{Name: "stores", Does: "the modules of stores, without campaigns", Tests: []Tests{
 			{Module: "backends/rueidis", Flags: full},
 			{Module: "backends/rueidis", Flags: plain, Packages: ".", Run: rueidis},
-			{Module: "backends/pgx", Flags: full, Skip: campaigns},
+			{Module: "backends/pgx", Flags: full, Skip: campaigns + "|" + far},
+			{Module: "backends/pgx", Flags: plain + "-parallel 4", Packages: ".", Run: far},
 			{Module: "backends/etcd", Flags: full, Skip: campaigns},
 			{Module: "backends/nats", Flags: full, Skip: campaigns},
 			{Module: "backends/sqlstore/dialects", Flags: full, Skip: campaigns},
@@ -144,12 +156,14 @@ var Runs = map[Run][]Part{
 		{Name: "programs", Does: "the stores beside each other, OpenTelemetry, the command, and the tests beside programs of others", Tests: []Tests{
 			{Module: "proof/differential", Flags: full},
 			{Module: "middleware/otellocker", Flags: full},
+			{Module: "middleware/otellocker", Flags: plain, Packages: ".", Run: allocations},
 			{Module: "examples/otel", Flags: full},
 			{Module: "cmd/lockstep", Flags: plain},
 			{Module: "bench", Flags: plain},
 		}},
 		{Name: "campaigns", Does: "clocks, crashes, messages, waiters, a million locks: on redis-server", Tests: []Tests{
 			{Flags: plain + "-parallel 8", Packages: "./proof/campaign", Skip: cuts + "|" + soak},
+			{Flags: racing, Packages: "./proof/campaign", Small: true},
 		}},
 		{Name: "cuts", Does: "power cuts, failovers and moved slots: on redis-server", Tests: []Tests{
 			{Flags: plain + "-parallel 8", Packages: "./proof/campaign", Run: cuts},
@@ -159,9 +173,11 @@ var Runs = map[Run][]Part{
 		}},
 		{Name: "postgresql", Does: "its campaigns, with clocks and controls", Tests: []Tests{
 			{Module: "backends/pgx", Flags: plain + "-parallel 16", Run: campaigns},
+			{Module: "backends/pgx", Flags: racing, Run: large, Small: true},
 		}},
 		{Name: "mariadb", Does: "its campaigns and those of SQLite, with clocks and controls", Tests: []Tests{
 			{Module: "backends/sqlstore/dialects", Flags: plain + "-parallel 16", Run: campaigns},
+			{Module: "backends/sqlstore/dialects", Flags: racing, Run: large, Small: true},
 		}},
 		{Name: "mysql", Does: "the tests and campaigns of MariaDB on MySQL", Make: []string{
 			"mysql", "matrix MYSQL=yes ONLY=Campaign STORES=backends/sqlstore/dialects",
@@ -169,6 +185,8 @@ var Runs = map[Run][]Part{
 		{Name: "clusters", Does: "the campaigns of etcd and NATS, with clocks and power cuts", Tests: []Tests{
 			{Module: "backends/etcd", Flags: plain + "-parallel 16", Run: campaigns},
 			{Module: "backends/nats", Flags: plain + "-parallel 16", Run: campaigns},
+			{Module: "backends/etcd", Flags: racing, Run: large, Small: true},
+			{Module: "backends/nats", Flags: racing, Run: large, Small: true},
 		}},
 		{Name: "simulation", Does: "2,000 schedules of each cell", Tests: []Tests{
 			{Flags: plain, Packages: "./proof/simulation", Run: "Promises", Args: "-schedules 2000"},
@@ -203,16 +221,16 @@ func (c Tests) Command(packages []Package) []string {
 		args = append(args, "-skip", c.Skip)
 	}
 	switch {
-	case c.Packages != "":
-		args = append(args, strings.Fields(c.Packages)...)
-	case c.Except == "":
-		args = append(args, "./...")
-	default:
+	case c.Except != "":
 		for _, p := range packages {
 			if c.has(p) {
 				args = append(args, "./"+p.Folder)
 			}
 		}
+	case c.Packages != "":
+		args = append(args, strings.Fields(c.Packages)...)
+	default:
+		args = append(args, "./...")
 	}
 	return append(args, strings.Fields(c.Args)...)
 }
@@ -238,24 +256,29 @@ func (c Tests) has(p Package) bool {
 	return (len(patterns) == 0 || slices.ContainsFunc(patterns, within)) && !slices.ContainsFunc(strings.Fields(c.Except), within)
 }
 
-// selects tells whether a test runs. Of patterns for subtests it knows the first part only.
-func (c Tests) selects(p Package, test string) bool {
-	if !c.has(p) {
-		return false
+// Selects tells whether a test runs, and whether only subtests of it do.
+func (c Tests) Selects(p Package, test string) (runs, subtests bool) {
+	if !c.has(p) || c.race() && slices.Contains(p.Plain, test) {
+		return false, false
 	}
-	matches := func(patterns string, whole bool) bool {
+	matches := func(patterns string) (whole, subtests bool) {
 		for pattern := range alternatives(patterns) {
 			first, rest, _ := strings.Cut(pattern, "/")
-			if whole && rest != "" {
-				continue
-			}
 			if regexp.MustCompile(first).MatchString(test) {
-				return true
+				whole, subtests = whole || rest == "", subtests || rest != ""
 			}
 		}
-		return false
+		return whole, subtests
 	}
-	return (c.Run == "" || matches(c.Run, false)) && (c.Skip == "" || !matches(c.Skip, true))
+	whole := c.Run == ""
+	if !whole {
+		whole, subtests = matches(c.Run)
+	}
+	skipped := false
+	if c.Skip != "" {
+		skipped, _ = matches(c.Skip)
+	}
+	return (whole || subtests) && !skipped, subtests && !whole
 }
 
 // alternatives splits a pattern at each | that stands outside of parentheses, as go test does.

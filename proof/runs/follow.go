@@ -34,7 +34,7 @@ type follower struct {
 	used     time.Duration // CPU time of the commands that have ended
 }
 
-// ended is a test that has skipped, or a whole test that has passed.
+// ended is a test or a subtest that has passed or skipped.
 type ended struct {
 	folder, name string
 	skipped      bool
@@ -101,7 +101,7 @@ func (f *follower) handle(e event) error {
 			p.print(strings.Join(f.printed[name], ""))
 		case e.Test == "" && f.lines:
 			p.print(lastOf(f.printed[name]))
-		case e.Action == "skip" && e.Test != "", e.Test != "" && !strings.Contains(e.Test, "/"):
+		case e.Test != "":
 			folder := strings.TrimPrefix(strings.TrimPrefix(e.Package, module), "/")
 			if folder == "" {
 				folder = "."

@@ -56,21 +56,34 @@ func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, fla
 	}
 	by := fmt.Sprintf("make nightly PART=%s", p.Name)
 	if run == ledger.Nightly {
-		variables += "\n" + inFull
 		_, _ = fmt.Fprintf(out, "%s: %s\n", p.Name, p.Does)
 	}
 	made := made(by) + libraries()
 	f := &follower{progress: newProgress(out, time.Now()), lines: true}
+	skipped := skips{book: book}
 	var failed []error
 	for _, c := range p.Tests {
-		if ctx.Err() == nil {
-			failed = append(failed, test(ctx, slices.Concat(flags, c.Command(packages)), variables, f))
+		if ctx.Err() != nil {
+			break
+		}
+		size, set := run, variables
+		if run == ledger.Nightly && c.Small {
+			size = ledger.Landing
+		} else if run == ledger.Nightly {
+			set += "\n" + inFull
+		}
+		f.ended = nil
+		err := test(ctx, slices.Concat(flags, c.Command(packages)), set, f)
+		if err == nil {
+			err = missing(c, packages, f.ended)
+		}
+		skipped.add(size, f.ended)
+		failed = append(failed, err)
+		if run == ledger.Landing {
+			failed = append(failed, onlyNightly(book, f.ended))
 		}
 	}
-	failed = append(failed, skips(out, book, run, p.Name, f.ended))
-	if run == ledger.Landing {
-		failed = append(failed, onlyNightly(book, f.ended))
-	}
+	failed = append(failed, skipped.print(out, p.Name))
 	for _, target := range p.Make {
 		if ctx.Err() == nil {
 			failed = append(failed, makes(ctx, out, target, f))
@@ -103,7 +116,9 @@ func once(ctx context.Context, out io.Writer, args []string) error {
 	}
 	f := &follower{progress: newProgress(out, time.Now()), lines: true}
 	err = test(ctx, args, variables, f)
-	return errors.Join(err, skips(out, book, run, "test", f.ended))
+	skipped := skips{book: book}
+	skipped.add(run, f.ended)
+	return errors.Join(err, skipped.print(out, "test"))
 }
 
 // required are the variables with which a missing server is a failure, and with which the go command
@@ -130,37 +145,76 @@ func makes(ctx context.Context, out io.Writer, target string, f *follower) error
 	return nil
 }
 
-// skips prints how many tests and subtests have skipped, for which reason and which, and returns an
-// error about those that the ledger does not expect.
-func skips(out io.Writer, book *ledger.Ledger, run ledger.Run, part string, tests []ended) error {
-	counts := map[string]map[string]int{} // by reason and test
-	number := 0
-	var wrong []error
+// skips are the tests and subtests that have skipped.
+type skips struct {
+	book   *ledger.Ledger
+	number int
+	counts map[string]map[string]int // by reason and test
+	wrong  []error                   // those that the ledger does not expect
+}
+
+func (s *skips) add(run ledger.Run, tests []ended) {
 	for _, e := range tests {
 		if !e.skipped {
 			continue
 		}
 		name, _, sub := strings.Cut(e.name, "/")
-		reason, known := book.Reason(e.name, e.reason)
-		if !known || !book.Expects(run, e.folder, name, reason, !sub) {
-			wrong = append(wrong, fmt.Errorf("%s.%s has skipped, which %s does not expect (%s): %s", e.folder, e.name, ledger.File, reason, e.reason))
+		reason, known := s.book.Reason(e.name, e.reason)
+		if !known || !s.book.Expects(run, e.folder, name, reason, !sub) {
+			s.wrong = append(s.wrong, fmt.Errorf("%s.%s has skipped, which %s does not expect (%s): %s", e.folder, e.name, ledger.File, reason, e.reason))
 			continue
 		}
-		if counts[reason] == nil {
-			counts[reason] = map[string]int{}
+		if s.counts == nil {
+			s.counts = map[string]map[string]int{}
 		}
-		counts[reason][e.folder+"."+name]++
-		number++
+		if s.counts[reason] == nil {
+			s.counts[reason] = map[string]int{}
+		}
+		s.counts[reason][e.folder+"."+name]++
+		s.number++
 	}
-	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+}
+
+// print prints how many have skipped, for which reason and which, and returns an error about those
+// that the ledger does not expect.
+func (s *skips) print(out io.Writer, part string) error {
+	for _, reason := range slices.Sorted(maps.Keys(s.counts)) {
 		sum, names := 0, []string{}
-		for _, name := range slices.Sorted(maps.Keys(counts[reason])) {
-			sum += counts[reason][name]
-			names = append(names, fmt.Sprintf("%s %d", name, counts[reason][name]))
+		for _, name := range slices.Sorted(maps.Keys(s.counts[reason])) {
+			sum += s.counts[reason][name]
+			names = append(names, fmt.Sprintf("%s %d", name, s.counts[reason][name]))
 		}
 		_, _ = fmt.Fprintf(out, "%s: %d skipped (%s): %s\n", part, sum, reason, strings.Join(names, ", "))
 	}
-	_, _ = fmt.Fprintf(out, "%s: %d tests and subtests skipped, %d not expected\n", part, number, len(wrong))
+	_, _ = fmt.Fprintf(out, "%s: %d tests and subtests skipped, %d not expected\n", part, s.number, len(s.wrong))
+	return errors.Join(s.wrong...)
+}
+
+// missing returns an error about tests that the command selects and that go test, which has passed,
+// tells nothing of: no function has such a name any more, or a TestMain ends early.
+func missing(c ledger.Tests, packages []ledger.Package, tests []ended) error {
+	has := map[string]bool{} // tests, and those of which a subtest has ended
+	for _, e := range tests {
+		name, _, sub := strings.Cut(e.name, "/")
+		has[e.folder+"."+name] = true
+		if sub {
+			has[e.folder+"."+name+"/"] = true
+		}
+	}
+	var wrong []error
+	for _, p := range packages {
+		for _, name := range p.Tests {
+			runs, subtests := c.Selects(p, name)
+			full := p.Folder + "." + name
+			switch {
+			case !runs || slices.Contains(p.Elsewhere, name):
+			case !has[full]:
+				wrong = append(wrong, fmt.Errorf("%s has not run", full))
+			case subtests && !has[full+"/"]:
+				wrong = append(wrong, fmt.Errorf("%s has no subtest that -run %s selects", full, c.Run))
+			}
+		}
+	}
 	return errors.Join(wrong...)
 }
 
@@ -169,7 +223,7 @@ func skips(out io.Writer, book *ledger.Ledger, run ledger.Run, part string, test
 func onlyNightly(book *ledger.Ledger, tests []ended) error {
 	var wrong []error
 	for _, e := range tests {
-		if !e.skipped && book.OnlyNightly(e.folder, e.name) {
+		if !e.skipped && !strings.Contains(e.name, "/") && book.OnlyNightly(e.folder, e.name) {
 			wrong = append(wrong, fmt.Errorf("%s.%s has run, and the ledger gives it to nightly alone", e.folder, e.name))
 		}
 	}

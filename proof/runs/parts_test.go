@@ -75,7 +75,9 @@ func TestASkipThatTheLedgerDoesNotExpectFailsTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		err = skips(&out, l, c.run, "part", f.ended)
+		skipped := skips{book: l}
+		skipped.add(c.run, f.ended)
+		err = skipped.print(&out, "part")
 		if c.run == ledger.Landing {
 			err = errors.Join(err, onlyNightly(l, f.ended))
 		}
@@ -115,6 +117,34 @@ func TestOneRunComparesItsSkips(t *testing.T) {
 	}
 }
 
+func TestATestThatIsSelectedAndHasNotRunFailsTheRun(t *testing.T) {
+	a := ledger.Package{Folder: "a", Module: ".", Tests: []string{"TestElsewhere", "TestLong", "TestParts"}, Elsewhere: []string{"TestElsewhere"}}
+	for says, c := range map[string]struct {
+		tests ledger.Tests
+		lines []string
+		wrong string // empty: nothing is
+	}{
+		"all have run":            {ledger.Tests{}, slices.Concat(passed("TestLong"), passed("TestParts")), ""},
+		"one skips":               {ledger.Tests{}, slices.Concat(skipped("TestLong", "why"), passed("TestParts")), ""},
+		"one has not run":         {ledger.Tests{}, passed("TestParts"), "a.TestLong has not run"},
+		"it is not selected":      {ledger.Tests{Run: "Parts"}, passed("TestParts"), ""},
+		"it is left out":          {ledger.Tests{Skip: "Long"}, passed("TestParts"), ""},
+		"a subtest is selected":   {ledger.Tests{Run: "Parts/small"}, slices.Concat(passed("TestParts/small"), passed("TestParts")), ""},
+		"no subtest has the name": {ledger.Tests{Run: "Parts/small"}, passed("TestParts"), "a.TestParts has no subtest that -run Parts/small selects"},
+		"a package has not run":   {ledger.Tests{}, nil, "a.TestLong has not run"},
+		"of another module":       {ledger.Tests{Module: "b"}, nil, ""},
+	} {
+		f, _, err := follows(c.lines...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = missing(c.tests, []ledger.Package{a}, f.ended)
+		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%s: %v; want %q", says, err, c.wrong)
+		}
+	}
+}
+
 func TestSkipsAreCountedAndNamed(t *testing.T) {
 	l, err := ledger.Parse(book)
 	if err != nil {
@@ -125,7 +155,9 @@ func TestSkipsAreCountedAndNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := skips(&out, l, ledger.Landing, "root", f.ended); err != nil {
+	skipped := skips{book: l}
+	skipped.add(ledger.Landing, f.ended)
+	if err := skipped.print(&out, "root"); err != nil {
 		t.Error(err)
 	}
 	if want := "root: 3 skipped (full): a.TestLong 1, a.TestParts 2\nroot: 3 tests and subtests skipped, 0 not expected\n"; out.String() != want {
@@ -202,6 +234,9 @@ func TestThePartsNameTargetsOfTheMakefile(t *testing.T) {
 		if !strings.Contains(printed, "go run ./proof/runs landing "+p.Name+"\n") {
 			t.Errorf("make test does not run the part %s:\n%s", p.Name, printed)
 		}
+	}
+	if !strings.Contains(printed, "go run ./proof/servers -small") {
+		t.Errorf("make test does not run the tests on the newest servers:\n%s", printed)
 	}
 	if n := strings.Count(printed, "go run ./proof/runs landing "); n != len(ledger.Runs[ledger.Landing]) {
 		t.Errorf("make test runs %d parts, and the table has %d", n, len(ledger.Runs[ledger.Landing]))

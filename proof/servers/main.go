@@ -28,10 +28,11 @@ type suite struct {
 	runs []run
 }
 
-// A run is one run of go test.
+// A run is one run of go test, in full size or not: see package full.
 type run struct {
 	module string
 	args   string
+	full   bool
 }
 
 const (
@@ -42,24 +43,24 @@ const (
 var (
 	all = []suite{
 		{"adapters", []run{
-			{".", "./backends/goredis ./backends/redigo ./backends/redisstore/... -skip ^TestACL|^TestSecurity"},
-			{"backends/rueidis", "."},
+			{".", "./backends/goredis ./backends/redigo ./backends/redisstore/... -skip ^TestACL|^TestSecurity", true},
+			{"backends/rueidis", ".", true},
 		}},
 		{"permissions", []run{
-			{".", "./backends/goredis ./backends/redigo" + permissions},
-			{"backends/rueidis", "." + permissions},
+			{".", "./backends/goredis ./backends/redigo" + permissions, false},
+			{"backends/rueidis", "." + permissions, false},
 		}},
-		{"strategies", []run{{".", "./strategies/... ./locker/..."}}},
+		{"strategies", []run{{".", "./strategies/... ./locker/...", false}}},
 		{"campaigns", []run{
-			{".", "./proof/redistest ./proof/campaign"},
-			{"proof/differential", "."},
+			{".", "./proof/redistest ./proof/campaign", false},
+			{"proof/differential", ".", false},
 		}},
 	}
 	small = []suite{
 		{"adapters", []run{
-			{".", "./backends/goredis ./backends/redigo" + contract},
-			{".", "./backends/redisstore -run ^TestNoKeyEndsEarly"},
-			{"backends/rueidis", "." + contract},
+			{".", "./backends/goredis ./backends/redigo" + contract, false},
+			{".", "./backends/redisstore -run ^TestNoKeyEndsEarly", false},
+			{"backends/rueidis", "." + contract, false},
 		}},
 		all[1],
 	}
@@ -152,6 +153,9 @@ func (s suite) test() error {
 	for _, r := range s.runs {
 		args := []string{"run", "./proof/runs", "test", "-C", r.module, "-vet=off", "-parallel", "16", "-timeout", "30m"}
 		cmd := exec.Command("go", append(args, strings.Fields(r.args)...)...)
+		if r.full {
+			cmd.Env = append(os.Environ(), "LOCKSTEP_TORTURE=1")
+		}
 		out, err := cmd.CombinedOutput()
 		if err == nil && bytes.Contains(out, []byte("[no tests to run]")) {
 			err = errors.New("a package has no such tests")

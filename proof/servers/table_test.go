@@ -52,7 +52,7 @@ func TestATableHasTheServersThatRanAndNoOther(t *testing.T) {
 
 func TestASuiteWithoutTestsHasFailed(t *testing.T) {
 	t.Chdir("../..")
-	err := suite{runs: []run{{".", "./proof/servers -run ^TestOfNothing$"}}}.test()
+	err := suite{runs: []run{{".", "./proof/servers -run ^TestOfNothing$", false}}}.test()
 	if err == nil || !strings.Contains(err.Error(), "no such tests") {
 		t.Errorf("%v; want that a package has no such tests", err)
 	}

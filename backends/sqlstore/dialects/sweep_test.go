@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/proof/full"
 )
 
 // sweeper is a store with the method for a program that has time.
@@ -21,7 +22,7 @@ type sweeper interface {
 
 // scale is small, or large with LOCKSTEP_TORTURE=1.
 func scale(small, large int) int {
-	if os.Getenv("LOCKSTEP_TORTURE") == "1" {
+	if full.Size() {
 		return large
 	}
 	return small
