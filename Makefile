@@ -25,7 +25,7 @@ fmt: ## format all Go files
 
 # The first line tests the packages that import no package which starts a server. The others test parts
 # of the rest: the contract in fake time, two schedules of each cell, and the documentation.
-check: lint ## lint, and run the tests that need no server (2 minutes)
+check: lint ## lint, and run the tests that need no server (2 to 4 minutes)
 	@for m in . $(APART); do go list -C $$m -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... \
 		| grep -v -e /proof/redistest -e /proof/beneath -e /proof/simulation | cut -d ' ' -f 1 | xargs -r go test -C $$m || exit 1; done
 	@go test -run 'Contract/fake_time' ./strategies/single ./strategies/fair ./strategies/fenced ./strategies/reentrant

@@ -59,9 +59,12 @@ const (
 	legacy        = "./strategies/legacy"
 	sqlite        = "(Contract|EveryStrategy)/SQLite"
 	rueidis       = "OnEmbedded|InFakeTime"
-	far           = "^TestFarClientsTakeTurns$"                          // its 16 Clients need the CPU soon
 	allocations   = "^TestWithoutAnSDKTheMiddlewareMakesFewAllocations$" // the detector makes some
 )
+
+// These tests need the CPU soon, in full size: many Clients wait for each other, or for an answer within
+// a limit. They run apart from others.
+const soon = "^(TestFarClientsTakeTurns|TestTheCostOfAFaultyNodeIsBounded|TestManyLossesAreReportedInTime)$"
 
 // Landing leaves these tests out.
 const (
@@ -138,16 +141,16 @@ var Runs = map[Run][]Part{
 			{Flags: plain, Packages: clients, Run: "OnEmbedded"},
 		}},
 		{Name: "strategies", Does: "the strategies, with all states of redlock", Tests: []Tests{
-			{Flags: full, Packages: allStrategies, Skip: far},
-			{Flags: plain + "-parallel 4", Packages: "./strategies", Run: far},
+			{Flags: full, Packages: allStrategies, Skip: soon},
+			{Flags: plain + "-p 1 -parallel 4", Packages: "./strategies ./strategies/redlock ./strategies/single", Run: soon},
 			{Flags: plain, Packages: allStrategies, Except: legacy, Run: embedded},
 			{Flags: plain, Packages: legacy, Run: "Contract//embedded"},
 		}},
 		{Name: "stores", Does: "the modules of stores, without campaigns", Tests: []Tests{
 			{Module: "backends/rueidis", Flags: full},
 			{Module: "backends/rueidis", Flags: plain, Packages: ".", Run: rueidis},
-			{Module: "backends/pgx", Flags: full, Skip: campaigns + "|" + far},
-			{Module: "backends/pgx", Flags: plain + "-parallel 4", Packages: ".", Run: far},
+			{Module: "backends/pgx", Flags: full, Skip: campaigns + "|" + soon},
+			{Module: "backends/pgx", Flags: plain + "-parallel 4", Packages: ".", Run: soon},
 			{Module: "backends/etcd", Flags: full, Skip: campaigns},
 			{Module: "backends/nats", Flags: full, Skip: campaigns},
 			{Module: "backends/sqlstore/dialects", Flags: full, Skip: campaigns},
