@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
-	"github.com/lockstep-go/lockstep/strategies/sample"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -61,7 +60,6 @@ var strategies = map[string]strategy{
 	"fair":      {"QueuedStore", false, false, one(fair.New)},
 	"fenced":    {"NumberedStore", false, false, one(fenced.New)},
 	"reentrant": {"SharedStore", false, false, one(reentrant.New)},
-	"sample":    {"Store", false, false, one(sample.New)},
 	"semaphore": {"SharedStore", false, true, permits},
 	"rw-readers": {"OrderedStore", false, false, one(func(s backends.OrderedStore) locker.Locker {
 		return rwlock.New(s).Readers()

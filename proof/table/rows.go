@@ -15,7 +15,6 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
-	"github.com/lockstep-go/lockstep/strategies/sample"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -68,11 +67,6 @@ var rows = []Row{
 		Name: "rwlock", Config: []string{"rw-readers", "rw-writers"}, Takes: []Kind{Ordered},
 		Promises: Promises{Tokens: true, Shared: true, RW: true, HoldsInOrder: true, Numbered: true},
 		build:    over(readersOrWriters),
-	},
-	{
-		Name: "sample", Config: []string{"sample"}, Takes: []Kind{Plain},
-		Promises: Promises{Tokens: true},
-		build:    over(func(s backends.Store, _ Setup) locker.Locker { return sample.New(s) }),
 	},
 	{
 		Name: "redlock", Config: []string{"redlock"}, Takes: []Kind{Queued, Plain}, Sizes: []Size{{3, 2}, {3, 3}, {5, 3}, {5, 4}},
