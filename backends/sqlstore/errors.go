@@ -219,7 +219,7 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 		return err
 	}
 	if m, ok := errors.AsType[maybe](err); ok {
-		if err = explainBy(ctx, classify, m.error); backends.Unsent(err) { // of its last try alone
+		if err = explainBy(ctx, classify, m.error); backends.Unsent(err) || backends.Permanent(err) { // of its last try alone
 			return maybe{err}
 		}
 		return err

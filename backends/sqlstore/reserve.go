@@ -118,10 +118,10 @@ func (r *reserve[C]) holder(ctx context.Context, first bool, fn func(c C, kept b
 			if try < reserveTries && ctx.Err() == nil {
 				continue // nothing was sent for fn
 			}
-			return backends.NotSent(err)
+			return notAcquired(err, maybeSent)
 		}
 		if o != nil && r.waited(err) && ctx.Err() == nil {
-			return r.attempt(ctx, func(c C) error { return fn(c, false) })
+			return tried(r.attempt(ctx, func(c C) error { return fn(c, false) }), maybeSent)
 		}
 		if !r.goesOn(ctx, err, try) {
 			return tried(err, maybeSent)
@@ -185,6 +185,7 @@ func tried(err error, maybeSent bool) error {
 // maybe is an error of a call whose first try may have been done.
 type maybe struct{ error }
 
+func (maybe) Permanent() bool { return false }
 func (maybe) Unsent() bool    { return false }
 func (e maybe) Unwrap() error { return e.error }
 func (e maybe) Error() string {

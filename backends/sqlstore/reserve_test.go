@@ -166,26 +166,55 @@ func TestAReserveFollowsTheServerThatGrants(t *testing.T) {
 func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFakePool()
-		refused := errors.New("connection refused")
+		refused, denied := errors.New("connection refused"), error(stated{"42501", "permission denied"})
 		for _, c := range []struct {
-			first  error // of the first try
-			unsent bool
+			first, second     error // of the tries
+			unsent, permanent bool
 		}{
-			{driver.ErrBadConn, false},
-			{backends.NotSent(errors.New("conn closed")), true},
+			{driver.ErrBadConn, refused, false, false},
+			{backends.NotSent(errors.New("conn closed")), refused, true, false},
+			{driver.ErrBadConn, denied, false, false}, // the first may have been done while it was permitted
+			{backends.NotSent(errors.New("conn closed")), denied, false, true},
 		} {
 			tries := 0
 			one := p.reserve()
 			one.acquire = func(context.Context) (*fakeConn, error) {
-				if tries++; tries > 1 {
+				if tries++; tries > 1 && c.second == refused {
 					return nil, refused
 				}
 				return &fakeConn{close: func() {}}, nil
 			}
-			err := explain(t.Context(), one.attempt(t.Context(), func(*fakeConn) error { return c.first }))
-			if !errors.Is(err, refused) || backends.Unsent(err) != c.unsent {
-				t.Errorf("after %v: %v, not done %v; want %v", c.first, err, backends.Unsent(err), c.unsent)
+			err := explain(t.Context(), one.attempt(t.Context(), func(*fakeConn) error {
+				if tries > 1 {
+					return c.second
+				}
+				return c.first
+			}))
+			if !errors.Is(err, c.second) || backends.Unsent(err) != c.unsent || backends.Permanent(err) != c.permanent {
+				t.Errorf("%v, then %v: %v, not done %v, permanent %v", c.first, c.second, err, backends.Unsent(err), backends.Permanent(err))
 			}
+		}
+	})
+}
+
+// The first try of a renewal may have been done. Then the connections that are left can't be used.
+func TestARenewalIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakePool().reserve()
+		gone := errors.New("connection reset")
+		r.prepare = func(context.Context, *fakeConn) (int64, error) { return 0, gone }
+		keep := func(server int64) {
+			r.have++
+			r.idle <- &own[*fakeConn]{&fakeConn{close: func() {}}, server, time.Now()}
+		}
+		keep(1)
+		keep(0)
+		_, err := renewOn(r, time.Second, func() error {
+			keep(0)
+			return driver.ErrBadConn
+		})
+		if err = explain(t.Context(), err); !errors.Is(err, gone) || backends.Unsent(err) {
+			t.Errorf("%v: not done %v; want that the outcome is unknown", err, backends.Unsent(err))
 		}
 	})
 }
