@@ -84,7 +84,7 @@ const (
 // too. It leaves out the large ones.
 const campaigns, large = "Campaign|GuardedCounter", "Campaign"
 
-// long are the campaigns that take longest.
+// These campaigns take longest.
 const cuts, soak = "^(TestPowerCuts|TestFailovers|TestReshardings)$", "^TestSoak$"
 
 // Runs are all runs and their parts.
