@@ -5,7 +5,8 @@
 // [*ReplyError] or, through [Fault], into a [*WireError]. It reports each new connection to a
 // [Quarantine].
 //
-// Applications use an adapter, such as package goredis, and package redisstore.
+// Applications use an adapter, such as package goredis, and package redisstore. This package promises no
+// compatibility: any version may change it.
 package driver
 
 import (
