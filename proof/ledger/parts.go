@@ -54,7 +54,7 @@ const (
 const (
 	lookAtTheTree = "./proof/release ./proof/repository"
 	clients       = "./backends/goredis ./backends/redigo"
-	embedded      = "(Contract|ALock$|AReaderExcludes)/embedded|OnEmbedded|AllStates|Refuted|Symmetry|ALostQueue|AQueueThatIsNotLost"
+	embedded      = "(TestContract|ContractInFakeTime|ContractWithoutQueues|ALock|AReaderExcludes.*)$/embedded|OnEmbedded|AllStates|Refuted|Symmetry|ALostQueue|AQueueThatIsNotLost"
 	allStrategies = "./strategies/..."
 	legacy        = "./strategies/legacy"
 	sqlite        = "(Contract|EveryStrategy)/SQLite"
