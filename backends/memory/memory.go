@@ -180,6 +180,4 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	return backends.CheckTTL(ctx, ttl, s.maxTTL, "memory.WithMaxTTL")
 }
 
-const minTTL = time.Millisecond
-
 var errWrongType = backends.AsPermanent(backends.ErrWrongType)
