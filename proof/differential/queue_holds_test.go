@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -150,10 +149,7 @@ type answerOfHold struct {
 // holds performs one sequence on an empty store. It returns how many calls it has judged, and the
 // first wrong answer.
 func (tr *trial) holds(t *testing.T, seed uint64) (steps int, wrong string) {
-	if !tr.fake {
-		return tr.takeHolds(t, seed)
-	}
-	synctest.Test(t, func(t *testing.T) { steps, wrong = tr.takeHolds(t, seed) })
+	tr.play(t, func(t *testing.T) { steps, wrong = tr.takeHolds(t, seed) })
 	return steps, wrong
 }
 

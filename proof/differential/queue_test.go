@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -89,10 +88,7 @@ type answerOfTurn struct {
 
 // queue performs one sequence on an empty store, and returns the first wrong answer.
 func (tr *trial) queue(t *testing.T, seed uint64) (wrong string) {
-	if !tr.fake {
-		return tr.takeTurns(t, seed)
-	}
-	synctest.Test(t, func(t *testing.T) { wrong = tr.takeTurns(t, seed) })
+	tr.play(t, func(t *testing.T) { wrong = tr.takeTurns(t, seed) })
 	return wrong
 }
 

@@ -40,11 +40,22 @@ type failure struct {
 
 // run performs ops on an empty store, until an answer is wrong.
 func (tr *trial) run(t *testing.T, ops []operation) (f *failure) {
-	if !tr.fake {
-		return tr.perform(t, ops)
-	}
-	synctest.Test(t, func(t *testing.T) { f = tr.perform(t, ops) })
+	tr.play(t, func(t *testing.T) { f = tr.perform(t, ops) })
 	return f
+}
+
+// play runs one sequence, in fake time if the store is in this process. When the sequence ends, so do its
+// watches, and waiters leave their queue in the background: a client that is closed under them dials again
+// and again, and the bubble would end first.
+func (tr *trial) play(t *testing.T, sequence func(t *testing.T)) {
+	if !tr.fake {
+		sequence(t)
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		sequence(t)
+		synctest.Wait()
+	})
 }
 
 func (tr *trial) perform(t *testing.T, ops []operation) *failure {
