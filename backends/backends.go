@@ -18,12 +18,13 @@ import (
 //
 // A nil error means that the store answered. Any other error means that the outcome is unknown: the
 // call may have taken effect, or take effect later. There are two exceptions. An error whose method
-// Permanent() bool returns true cannot be cured by repeating. One whose method Unsent() bool
-// returns true means that nothing was done, and the call may be repeated. An error of unknown outcome
-// may have a method Stale() bool. If it returns true, the connection had been idle and had ended
-// before the call, so that a Client may make another attempt at once. A store does not repeat a
-// call by itself. Only ExpireIf may be resent: it acts only if it finds the value, also if it
-// arrives late. A call with a ctx that is already done sends nothing and returns the ctx's error.
+// Permanent() bool returns true cannot be cured by repeating: see [AsPermanent] and [Invalid]. One
+// whose method Unsent() bool returns true means that nothing was done, and the call may be
+// repeated: see [AsUnsent]. An error of unknown outcome may have a method Stale() bool. If it
+// returns true, the connection had been idle and had ended before the call, so that a Client may
+// make another attempt at once. A store does not repeat a call by itself. Only ExpireIf may be
+// resent: it acts only if it finds the value, also if it arrives late. A call with a ctx that is
+// already done sends nothing and returns the ctx's error.
 //
 // A ttl is at least a millisecond and at most the store's limit ([DefaultMaxTTL] unless its
 // WithMaxTTL says otherwise). Any other ttl is a permanent error before anything is sent. That

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	client "github.com/redis/go-redis/v9"
 )
 
 // What an Executor promises and no Store shows.

@@ -21,13 +21,12 @@ import (
 	"strings"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/internal/prompt"
+	client "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient

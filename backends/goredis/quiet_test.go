@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/child"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	client "github.com/redis/go-redis/v9"
 )
 
 // nobody is an address at which nobody listens.

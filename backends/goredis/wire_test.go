@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	client "github.com/redis/go-redis/v9"
 )
 
 func openPlain(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -38,7 +37,7 @@ const (
 	byClock              // the time in µs, or the last number plus one if that is greater
 )
 
-var errNumbersEnd = backends.AsPermanent(errors.New("the numbers of the key have come to their end at 2^53"))
+var errNumbersEnd = backends.Invalid("the numbers of the key have come to their end at 2^53")
 
 // number returns the number of a grant. again says that the value was there before: it keeps its
 // number. The mutex must be held.

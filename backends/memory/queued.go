@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -88,7 +87,7 @@ func (s *Store) WatchQueued(ctx context.Context, key, waiter string, wake func()
 		return err
 	}
 	if waiter == "" {
-		return backends.AsPermanent(errors.New("the waiter has no name"))
+		return backends.Invalid("the waiter has no name")
 	}
 	if err := checkWaiter(waiter); err != nil {
 		return err

@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/nats-io/nats.go"
 )
 
 // Error is an error that a server, or the connection to it, has told. It is of one of three
@@ -257,7 +256,7 @@ func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
 var (
 	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
 	errForeign    error = backends.AsPermanent(backends.ErrForeign)
-	errNumbersEnd error = backends.AsPermanent(errors.New("the numbers of the stream have come to their end at 2^53: make another stream"))
+	errNumbersEnd error = backends.Invalid("the numbers of the stream have come to their end at 2^53: make another stream")
 	errBusy       error = busy{}
 )
 

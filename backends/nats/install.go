@@ -86,8 +86,8 @@ func (s *Store) install(ctx context.Context, replicas int) error {
 		wrong = append(wrong, fmt.Sprintf("it has %d replicas and not %d", has, replicas))
 	}
 	if len(wrong) > 0 {
-		return backends.Invalid(fmt.Sprintf("the stream %s is not fit for locks: %s; change it with nats stream edit, or give the store another one (nats.WithStream)",
-			s.config.stream, strings.Join(wrong, "; ")))
+		return backends.Invalidf("the stream %s is not fit for locks: %s; change it with nats stream edit, or give the store another one (nats.WithStream)",
+			s.config.stream, strings.Join(wrong, "; "))
 	}
 	return nil
 }

@@ -66,9 +66,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/nats-io/nats.go"
 )
 
 // An Option changes a store.

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/nats"
 )
 
 func isPermanent(err error) bool {

@@ -11,7 +11,6 @@ import (
 
 	pgxlib "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"

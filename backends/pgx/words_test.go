@@ -13,7 +13,6 @@ import (
 	"time"
 
 	pgxlib "github.com/jackc/pgx/v5"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgx"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"

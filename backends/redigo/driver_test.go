@@ -6,7 +6,6 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/drivertest"

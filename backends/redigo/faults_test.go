@@ -10,7 +10,6 @@ import (
 	"time"
 
 	client "github.com/gomodule/redigo/redis"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	client "github.com/gomodule/redigo/redis"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/proof/redistest"

@@ -5,12 +5,11 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	client "github.com/redis/go-redis/v9"
 )
 
 // fill lets the server refuse all that may need memory.

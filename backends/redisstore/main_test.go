@@ -5,12 +5,11 @@ import (
 	"os"
 	"testing"
 
-	client "github.com/redis/go-redis/v9"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	client "github.com/redis/go-redis/v9"
 )
 
 // Some tests need a real server, and so the store of an adapter: it is that of package goredis.

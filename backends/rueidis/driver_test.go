@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/redis/rueidis"
-
 	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/race"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	client "github.com/redis/rueidis"
 )
 
 var harness = drivertest.Harness{

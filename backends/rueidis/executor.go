@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	client "github.com/redis/rueidis"
-
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	client "github.com/redis/rueidis"
 )
 
 type executor struct {

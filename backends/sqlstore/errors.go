@@ -256,5 +256,5 @@ func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
 var (
 	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
 	errForeign    error = backends.AsPermanent(backends.ErrForeign)
-	errNumbersEnd error = backends.AsPermanent(errors.New("the numbers of the key have come to their end at 2^53"))
+	errNumbersEnd error = backends.Invalid("the numbers of the key have come to their end at 2^53")
 )

@@ -9,13 +9,12 @@ import (
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
-
 	lockgoredis "github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
 )
 
 // crew are goroutines of Lockstep, on some Clients with WithSharedKeys, and goroutines of redsync with

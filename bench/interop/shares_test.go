@@ -10,13 +10,12 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
-
 	lockgoredis "github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/redis/go-redis/v9"
 )
 
 // interval is how often the others ask, and how long they leave the key alone after a release. A

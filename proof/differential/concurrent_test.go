@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
 	"github.com/lockstep-go/lockstep/proof/full"
 )
 

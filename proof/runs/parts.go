@@ -42,15 +42,11 @@ func parts(ctx context.Context, out io.Writer, run ledger.Run, names, flags []st
 }
 
 func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, flags []string) error {
-	book, err := ledger.Read(".")
+	book, variables, err := prepare(ctx)
 	if err != nil {
 		return err
 	}
 	packages, err := ledger.Packages(".")
-	if err != nil {
-		return err
-	}
-	variables, err := required(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,11 +98,7 @@ func part(ctx context.Context, out io.Writer, run ledger.Run, p ledger.Part, fla
 // once does one run of go test, as a target of the Makefile asks for it, and compares its skips with
 // the ledger.
 func once(ctx context.Context, out io.Writer, args []string) error {
-	book, err := ledger.Read(".")
-	if err != nil {
-		return err
-	}
-	variables, err := required(ctx)
+	book, variables, err := prepare(ctx)
 	if err != nil {
 		return err
 	}
@@ -121,14 +113,15 @@ func once(ctx context.Context, out io.Writer, args []string) error {
 	return errors.Join(err, skipped.print(out, "test"))
 }
 
-// required are the variables with which a missing server is a failure, and with which the go command
-// takes no result of other versions.
-func required(ctx context.Context) (string, error) {
+// prepare returns the ledger, and the variables with which a missing server is a failure, and with which
+// the go command takes no result of other versions.
+func prepare(ctx context.Context) (book *ledger.Ledger, variables string, err error) {
 	versions, err := exec.CommandContext(ctx, ".ci/versions").Output()
 	if err != nil {
-		return "", fmt.Errorf(".ci/versions: %w", err)
+		return nil, "", fmt.Errorf(".ci/versions: %w", err)
 	}
-	return "LOCKSTEP_REQUIRE_REDIS=1\nLOCKSTEP_SERVERS=" + string(versions), nil
+	book, err = ledger.Read(".")
+	return book, "LOCKSTEP_REQUIRE_REDIS=1\nLOCKSTEP_SERVERS=" + string(versions), err
 }
 
 // makes runs a target of the Makefile.
