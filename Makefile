@@ -49,7 +49,7 @@ servers: programs ## run the tests on Redis and Valkey of several versions, and 
 	@folders=$$(.ci/servers) && go run ./proof/servers -table artefacts/servers.md -$(if $(CHECK),check,docs) docs/choosing-a-store.md - $$folders
 
 # Without packages of Debian there is no folder, and .ci/servers fails.
-mysql: ## run the tests of sqlstore on MySQL instead of MariaDB, in full size
+mysql: ## run the tests of sqlstore on MySQL instead of MariaDB, in full size (6 minutes)
 	@folder=$$(.ci/servers mysql) && test -n "$$folder" && PATH=$$folder:$$PATH LOCKSTEP_TORTURE=1 \
 		go run ./proof/runs test -C backends/sqlstore/dialects -race -shuffle=on -parallel 16 -timeout 1h -skip 'SQLite|Campaign|/SQLite' ./...
 
