@@ -25,17 +25,16 @@ func (r *repeats) answered(err error) {
 	}
 }
 
-// insist is attempt, repeated at once while the error says that the connection had ended while it was
+// insist is an attempt to acquire, repeated at once while the error says that the connection had ended while it was
 // idle: another connection gives the answer. Nothing is known of the attempt that failed, so the next
-// one has another Token, and the strategy cleans up. An attempt that redeems a ticket is not repeated:
-// if the first one took the ticket, the next would find it used.
+// one has another Token, and the strategy cleans up.
 func (w *waiting) insist(ctx, limit context.Context, req Request, so *effort) (Lease, error) {
-	lease, err := w.attempt(ctx, limit, req, so)
+	lease, err := w.attempt(ctx, limit, Locker.Acquire, req, so)
 	w.repeats.answered(err)
-	for n := 0; again(err) && req.From == "" && n < maxAgain && w.repeats.take(); n++ {
+	for n := 0; again(err) && n < maxAgain && w.repeats.take(); n++ {
 		so.failed(err)
 		req.Token = w.lines.holder.token()
-		next, failed := w.attempt(ctx, limit, req, so)
+		next, failed := w.attempt(ctx, limit, Locker.Acquire, req, so)
 		w.repeats.answered(failed)
 		if failed != nil && outcome.Unsent(failed) {
 			return Lease{}, err // of this one nothing was sent, but of the one before

@@ -31,10 +31,13 @@ const (
 	maxHanging = 8
 )
 
+// ask is one question to a Locker: [Locker.Acquire], or a Transfer.
+type ask func(l Locker, ctx context.Context, req Request) (Lease, error) //nolint:revive // the order of a method expression
+
 // attempt asks the store once. It returns when ctx is done, or when the limit for an attempt is
 // over, whatever the Locker does: the goroutine that receives a later grant releases it. A lease
 // that has ended when it comes is an error, so that the wait can go on.
-func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (lease Lease, err error) {
+func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *effort) (lease Lease, err error) {
 	if so.tooManyHang() {
 		return Lease{}, &hangingError{w.by()}
 	}
@@ -46,10 +49,10 @@ func (w *waiting) attempt(ctx, limit context.Context, req Request, so *effort) (
 	}()
 	if limit == nil && ctx.Done() == nil {
 		if shared := w.alone(req); shared != nil {
-			return w.prompt(shared.with(ctx), req)
+			return w.prompt(shared.with(ctx), ask, req)
 		}
 	}
-	a := &attempt{w: w, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
+	a := &attempt{w: w, ask: ask, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
 	a.ctx.Context, a.ctx.ledger, a.ctx.deadline = ctx, w.ledger, a.began.Add(a.within)
 	if end, ends := ctx.Deadline(); ends {
 		a.ctx.deadline = earlier(a.ctx.deadline, end)
@@ -124,9 +127,9 @@ func (w *waiting) alone(req Request) *sharedContext {
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx context.Context, req Request) (lease Lease, err error) {
+func (w *waiting) prompt(ctx context.Context, ask ask, req Request) (lease Lease, err error) {
 	began := time.Now()
-	lease, err = w.Locker.Acquire(ctx, req)
+	lease, err = ask(w.Locker, ctx, req)
 	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
 	}
@@ -156,9 +159,10 @@ func (r Request) relied() time.Duration {
 	return min(cmp.Or(r.wait.ttl, r.TTL), r.TTL)
 }
 
-// attempt is a call of Acquire that its caller may leave.
+// attempt is a call of the Locker that its caller may leave.
 type attempt struct {
 	w      *waiting
+	ask    ask
 	ctx    attemptContext
 	req    Request
 	began  time.Time
@@ -192,7 +196,7 @@ var errUnderWay = errors.New("an attempt is under way")
 func (a *attempt) run() {
 	defer a.answered() // also if the Locker ends the goroutine
 	stack.Grow()
-	a.lease, a.err = a.w.Locker.Acquire(&a.ctx, a.req)
+	a.lease, a.err = a.ask(a.w.Locker, &a.ctx, a.req)
 }
 
 func (a *attempt) answered() {

@@ -171,7 +171,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		return nil, &Error{Op: "lock", Key: key, Err: err}
 	}
 	req := Request{
-		Key: key, Token: c.defaults.holder.token(), From: how.from, Owner: ownerFrom(ctx), TTL: cfg.asks(),
+		Key: key, Token: c.defaults.holder.token(), Owner: ownerFrom(ctx), TTL: cfg.asks(),
 		Scoped: how.scoped, Shared: c.defaults.shared, wait: wait,
 	}
 	var chance nesting
@@ -188,7 +188,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	case nestedAsk:
 		req.wait = &c.once
 	}
-	lease, err := c.acquire(cfg.relying(ctx), req)
+	lease, err := c.acquire(cfg.relying(ctx), how.from, req)
 	if chance == nestedAsk && errors.Is(err, ErrHeld) {
 		err = &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
@@ -200,9 +200,12 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 
 // acquire counts the attempt in until it is answered. The hooks of the hold come later: one of them
 // may call Drain.
-func (c *Client) acquire(ctx context.Context, req Request) (Lease, error) {
+func (c *Client) acquire(ctx context.Context, from string, req Request) (Lease, error) {
 	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
+	if from != "" {
+		return c.locker.Transfer(ctx, from, req)
+	}
 	return c.locker.Acquire(ctx, req)
 }
 

@@ -40,6 +40,13 @@ func (b byClock) Acquire(ctx context.Context, req Request) (Lease, error) {
 	return lease, err
 }
 
+func (b byClock) Transfer(ctx context.Context, from string, req Request) (Lease, error) {
+	at := b.clock.Read()
+	lease, err := b.Locker.Transfer(ctx, from, req)
+	lease.wall = at
+	return lease, err
+}
+
 func (b byClock) Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
 	at := b.clock.Read()
 	extended, err := b.Locker.Extend(ctx, lease, ttl)

@@ -30,6 +30,13 @@ type Locker interface {
 	// Acquire has returned, the Locker releases it.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
+	// Transfer makes one attempt to take over a hold: in one step, req.Token takes the place of
+	// from, which is the Token of that hold. Whatever names from can then neither extend nor release
+	// the hold. A Locker that numbers its grants gives a greater number. If no hold of req.Key has
+	// the Token from, the error matches [ErrHeld], also if the lock is free, and nothing is taken.
+	// All else is as for Acquire. A Locker that can't do this returns [ErrNoTransfer].
+	Transfer(ctx context.Context, from string, req Request) (Lease, error)
+
 	// Extend moves the end of the lease to ttl from now, never earlier than before, and returns the
 	// lease with its new Expires. The error matches [ErrLost] if the lease has ended; Extend never
 	// resurrects one.
@@ -73,7 +80,6 @@ const (
 type Request struct {
 	Key    string        // name of the lock
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
-	From   string        `json:"-"` // the Token of the hold that this request takes the place of, see [Client.Resume]; empty: of none
 	Waiter string        // for strategies with a queue: the waiter for which a Watch of Key is active. Empty: takes no position
 	Free   bool          // the Client has just released Key and knows of no other Client that wants it; may be wrong
 	Shared bool          // the Client has the option [WithSharedKeys]: it takes no position in a queue
@@ -87,18 +93,19 @@ type Request struct {
 	wait *waitPolicy
 }
 
-// Validate is an error if the request is bad input, or has a From. Every strategy calls it before it
-// sends anything. A strategy that can take the place of a hold calls [Request.ValidateTransfer].
-func (r Request) Validate() error {
-	err := r.ValidateTransfer()
-	if err == nil && r.From != "" {
-		err = &Error{Op: "acquire", Key: r.Key, Err: errNoTransfer}
+// ValidateTransfer is an error if the request, or from, is bad input. Every strategy calls it in
+// Transfer before it sends anything.
+func (r Request) ValidateTransfer(from string) error {
+	err := r.Validate()
+	if err == nil && from == "" {
+		err = &Error{Op: "acquire", Key: r.Key, Err: outcome.Invalidf("the token of the hold to take over is empty")}
 	}
 	return err
 }
 
-// ValidateTransfer is an error if the request is bad input.
-func (r Request) ValidateTransfer() error {
+// Validate is an error if the request is bad input. Every strategy calls it in Acquire before it
+// sends anything.
+func (r Request) Validate() error {
 	if err := ValidateKey(r.Key); err != nil {
 		return &Error{Op: "acquire", Key: r.Key, Err: err}
 	}

@@ -54,11 +54,18 @@ func (s *spy) Prompt() bool { return true }
 func (s *spy) Endpoint() string { return s.endpoint }
 
 func (s *spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	return s.attempt(ctx, req, func() (locker.Lease, error) { return s.Locker.Acquire(ctx, req) })
+}
+
+func (s *spy) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	return s.attempt(ctx, req, func() (locker.Lease, error) { return s.Locker.Transfer(ctx, from, req) })
+}
+
+func (s *spy) attempt(ctx context.Context, req locker.Request, next func() (locker.Lease, error)) (locker.Lease, error) {
 	s.mu.Lock()
 	s.acquires = append(s.acquires, req)
 	hook := s.onAcquire
 	s.mu.Unlock()
-	next := func() (locker.Lease, error) { return s.Locker.Acquire(ctx, req) }
 	if hook != nil {
 		return hook(ctx, next)
 	}

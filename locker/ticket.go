@@ -61,8 +61,8 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 }
 
 // canMove asks whether the strategy and its store can move a hold to another token: otherwise nobody
-// could resume, and the key would be of no use until the lease ends. The request names a hold that
-// does not exist, so it takes nothing.
+// could resume, and the key would be of no use until the lease ends. It asks for a hold that does not
+// exist, so it takes nothing.
 func (h *hold) canMove(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "transfer", Key: h.lease.Key, Err: errNilContext}
@@ -72,13 +72,13 @@ func (h *hold) canMove(ctx context.Context) error {
 	}
 	c := h.client
 	req := Request{
-		Key: h.lease.Key, Token: c.defaults.holder.token(), From: NewToken(), TTL: h.ttl, Shared: c.defaults.shared, wait: &c.once,
+		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Shared: c.defaults.shared, wait: &c.once,
 	}
 	c.ledger.Begin()
 	defer c.ledger.Done()
-	lease, err := c.inner.Acquire(ctx, req)
+	lease, err := c.inner.Transfer(ctx, NewToken(), req)
 	switch {
-	case err == nil: // the lock is lost, and the strategy does not look at From
+	case err == nil: // the strategy grants what it does not have
 		c.discard(ctx, lease, h.ttl)
 	case !errors.Is(err, ErrHeld):
 		if failed, ok := errors.AsType[*Error](err); ok && failed.Op == "acquire" {
@@ -146,7 +146,9 @@ func (usedError) Permanent() bool { return true }
 // ErrorType is "lost".
 func (usedError) ErrorType() string { return "lost" }
 
-var errNoTransfer error = transferError{}
+// ErrNoTransfer is what a Locker that can't move a hold to another token returns from Transfer. It
+// is permanent, and matches [errors.ErrUnsupported].
+var ErrNoTransfer error = transferError{}
 
 // transferError says that a strategy, or its store, can't move a hold.
 type transferError struct{}

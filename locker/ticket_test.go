@@ -373,6 +373,11 @@ func (o observing) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 	return lease.OnHold(o.begin), err
 }
 
+func (o observing) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	lease, err := o.Locker.Transfer(ctx, from, req)
+	return lease.OnHold(o.begin), err
+}
+
 // The lease is given away when it is extended. If the end of ctx kept the ticket back then, nobody
 // could resume.
 func TestTransferReturnsItsTicketAlthoughItsCtxEndsMeanwhile(t *testing.T) {

@@ -40,6 +40,24 @@ type waiting struct {
 func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
 	var so effort
 	lease, err := w.acquire(ctx, req, &so)
+	return w.concluded(ctx, req, &so, lease, err)
+}
+
+// Transfer makes one attempt. It is not repeated, also if the connection had ended while it was idle:
+// if the first attempt took over the hold, the next one would find none.
+func (w *waiting) Transfer(ctx context.Context, from string, req Request) (Lease, error) {
+	var so effort
+	lease, err := w.attempt(ctx, nil, func(l Locker, ctx context.Context, req Request) (Lease, error) {
+		return l.Transfer(ctx, from, req)
+	}, req, &so)
+	if err == errUnderWay { //nolint:errorlint // it is not wrapped
+		err = w.unanswered(ctx, req.Key, lastAttempt, nil)
+	}
+	return w.concluded(ctx, req, &so, lease, err)
+}
+
+// concluded is the result of a call that ended with lease and err.
+func (w *waiting) concluded(ctx context.Context, req Request, so *effort, lease Lease, err error) (Lease, error) {
 	if err == nil {
 		err = w.tooLate(ctx, req, lease)
 	}

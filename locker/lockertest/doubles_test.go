@@ -24,10 +24,11 @@ type broken struct {
 // double is a Locker with some methods replaced.
 type double struct {
 	locker.Locker
-	acquire func(ctx context.Context, req locker.Request) (locker.Lease, error)
-	extend  func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error)
-	release func(ctx context.Context, lease locker.Lease) error
-	watch   func(ctx context.Context, key, waiter string, wake func()) error
+	acquire  func(ctx context.Context, req locker.Request) (locker.Lease, error)
+	transfer func(ctx context.Context, from string, req locker.Request) (locker.Lease, error)
+	extend   func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error)
+	release  func(ctx context.Context, lease locker.Lease) error
+	watch    func(ctx context.Context, key, waiter string, wake func()) error
 }
 
 func (d double) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
@@ -35,6 +36,13 @@ func (d double) Acquire(ctx context.Context, req locker.Request) (locker.Lease, 
 		return d.acquire(ctx, req)
 	}
 	return d.Locker.Acquire(ctx, req)
+}
+
+func (d double) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	if d.transfer != nil {
+		return d.transfer(ctx, from, req)
+	}
+	return d.Locker.Transfer(ctx, from, req)
 }
 
 func (d double) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {

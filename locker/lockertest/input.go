@@ -1,6 +1,7 @@
 package lockertest
 
 import (
+	"crypto/rand"
 	"errors"
 	"strconv"
 	"strings"
@@ -74,7 +75,17 @@ var inputSentences = []sentence{
 				return err
 			}))
 			x.wantPermanent("Acquire", err)
+			err = answer(x, "Transfer with a bad request is answered without the store", x.async(func() error {
+				_, err := x.locker.Transfer(x.Context(), rand.Text(), bad.Request)
+				return err
+			}))
+			x.wantPermanent("Transfer", err)
 		}
+		err := answer(x, "Transfer from no token is answered without the store", x.async(func() error {
+			_, err := x.locker.Transfer(x.Context(), "", x.request(x.key("k"), x.long))
+			return err
+		}))
+		x.wantPermanent("Transfer", err)
 		release()
 	}},
 	{"Extend with a bad ttl is a permanent error that names it, and leaves the lease alone", nil, func(x *fixture) {

@@ -24,6 +24,30 @@ var inputDoubles = []broken{
 		},
 	},
 	{
+		bug: "the request of a Transfer is not validated",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+				if from == "" {
+					return r.Transfer(ctx, from, req)
+				}
+				return r.sendMove(ctx, from, req)
+			}}
+		},
+		breaks: []string{"nothing is sent for a bad request"},
+	},
+	{
+		bug: "a Transfer from no token is sent",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+				if from == "" {
+					return r.sendMove(ctx, from, req)
+				}
+				return r.Transfer(ctx, from, req)
+			}}
+		},
+		breaks: []string{"nothing is sent for a bad request"},
+	},
+	{
 		bug:    "a lease is not validated by Release",
 		locker: func(r *reference) locker.Locker { return double{Locker: r, release: r.sendRelease} },
 		breaks: []string{"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key"},

@@ -40,6 +40,8 @@ func TestHarnessForALockerThatCannotWatchTellTheTimeLeftOrMoveAHold(t *testing.T
 				return locker.Lease{}, err
 			}
 			return acquire(ctx, req)
+		}, transfer: func(context.Context, string, locker.Request) (locker.Lease, error) {
+			return locker.Lease{}, locker.ErrNoTransfer
 		}}, r
 	}})
 }

@@ -125,14 +125,32 @@ func (r *reference) live(key string) (entry, bool) {
 }
 
 func (r *reference) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := req.ValidateTransfer(); err != nil {
+	if err := req.Validate(); err != nil {
 		return locker.Lease{}, err
 	}
 	return r.send(ctx, req)
 }
 
+func (r *reference) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	if err := req.ValidateTransfer(from); err != nil {
+		return locker.Lease{}, err
+	}
+	return r.sendMove(ctx, from, req)
+}
+
+// sendMove is Transfer without the validation.
+func (r *reference) sendMove(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	return r.ask(ctx, req, r.clean, func() (bool, entry, error) { return r.move(req.Key, from, req.Token, req.TTL) })
+}
+
 // send is Acquire without the validation.
 func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	return r.ask(ctx, req, r.clean, func() (bool, entry, error) { return r.set(req.Key, req.Token, req.TTL) })
+}
+
+func (r *reference) ask(
+	ctx context.Context, req locker.Request, clean func(context.Context, locker.Request), set func() (bool, entry, error),
+) (locker.Lease, error) {
 	if relied.Of(ctx, req.TTL) > r.maxTTL {
 		return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, r.maxTTL))
 	}
@@ -140,11 +158,7 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 	var granted bool
 	var present entry
 	err := r.call(ctx, Acquire, func() (err error) {
-		if req.From != "" {
-			granted, present, err = r.move(req.Key, req.From, req.Token, req.TTL)
-		} else {
-			granted, present, err = r.set(req.Key, req.Token, req.TTL)
-		}
+		granted, present, err = set()
 		return err
 	})
 	start := r.started(began)
@@ -167,7 +181,7 @@ func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease,
 		return lease, nil
 	}
 	if !outcome.Permanent(err) {
-		r.clean(ctx, req)
+		clean(ctx, req)
 	}
 	return locker.Lease{}, fault("acquire", req.Key, err)
 }

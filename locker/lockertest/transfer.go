@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -12,13 +13,12 @@ import (
 var transferSentences = []sentence{
 	{"a request from the token of a hold takes its place, with a greater number or none", nil, func(x *fixture) {
 		old := x.grant(x.key("k"), x.long)
-		req := x.requestFrom(old)
 		if x.NoTransfer {
-			x.wantNoTransfer(req)
+			x.wantNoTransfer(old.Token, x.request(old.Key, x.long))
 			x.wantHolds(old)
 			return
 		}
-		g := x.granted(req)
+		g := x.transferred(old)
 		if old.Fence > 0 && g.Fence <= old.Fence {
 			x.Errorf("number %d after %d", g.Fence, old.Fence)
 		}
@@ -31,15 +31,14 @@ var transferSentences = []sentence{
 	}},
 	{"a request from a token that has no hold is held, also if the lock is free, and takes nothing", nil, func(x *fixture) {
 		free, key := x.request(x.key("free"), x.long), x.key("k")
-		free.From = rand.Text()
+		from := rand.Text()
 		g := x.grant(key, x.long)
 		taken := x.request(key, x.long)
-		taken.From = free.From
 		for _, req := range []locker.Request{free, taken} {
 			if x.NoTransfer {
-				x.wantNoTransfer(req)
-			} else if lease, err := x.locker.Acquire(x.Context(), req); !errors.Is(err, locker.ErrHeld) {
-				x.Errorf("Acquire = %v, %v; want it held", lease, err)
+				x.wantNoTransfer(from, req)
+			} else if lease, err := x.locker.Transfer(x.Context(), from, req); !errors.Is(err, locker.ErrHeld) {
+				x.Errorf("Transfer = %v, %v; want it held", lease, err)
 			}
 		}
 		x.emptyInTheEnd(free.Key)
@@ -139,19 +138,23 @@ var transferSentences = []sentence{
 	}},
 }
 
-// requestFrom is a request that takes the place of g.
-func (x *fixture) requestFrom(g grant) locker.Request {
-	req := x.request(g.Key, x.long)
-	req.From = g.Token
-	return req
+// transferred moves the hold g to another token.
+func (x *fixture) transferred(g grant) grant {
+	x.Helper()
+	req, began := x.request(g.Key, x.long), time.Now()
+	lease, err := x.locker.Transfer(x.Context(), g.Token, req)
+	if err != nil {
+		x.Fatalf("Transfer: %v; want it granted", err)
+	}
+	return grant{lease, req.TTL, began, time.Now()}
 }
 
-// wantNoTransfer checks that a request that takes the place of a hold is refused for good.
-func (x *fixture) wantNoTransfer(req locker.Request) {
+// wantNoTransfer checks that Transfer is refused for good.
+func (x *fixture) wantNoTransfer(from string, req locker.Request) {
 	x.Helper()
-	_, err := x.locker.Acquire(x.Context(), req)
-	x.wantPermanent("Acquire", err)
+	_, err := x.locker.Transfer(x.Context(), from, req)
+	x.wantPermanent("Transfer", err)
 	if !errors.Is(err, errors.ErrUnsupported) {
-		x.Errorf("Acquire = %v; want an error that matches errors.ErrUnsupported", err)
+		x.Errorf("Transfer = %v; want an error that matches errors.ErrUnsupported", err)
 	}
 }

@@ -54,8 +54,7 @@ var transferDoubles = []broken{
 	{
 		bug: "Resume does not say what it takes over",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
-				req.From = ""
+			return double{Locker: next, transfer: func(ctx context.Context, _ string, req locker.Request) (locker.Lease, error) {
 				return next.Acquire(ctx, req)
 			}}
 		},
@@ -67,13 +66,10 @@ var transferDoubles = []broken{
 	{
 		bug: "Resume cleans up nothing",
 		locker: func(r *reference) locker.Locker {
-			clean := r.clean
-			r.clean = func(ctx context.Context, req locker.Request) {
-				if req.From == "" {
-					clean(ctx, req)
-				}
-			}
-			return r
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+				nothing := func(context.Context, locker.Request) {}
+				return r.ask(ctx, req, nothing, func() (bool, entry, error) { return r.move(req.Key, from, req.Token, req.TTL) })
+			}}
 		},
 		breaks: []string{"when the answer to Resume is lost, nothing is left"},
 	},

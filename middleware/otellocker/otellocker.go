@@ -66,14 +66,28 @@ type observed struct {
 }
 
 // Acquire makes the span "lock acquire". It covers all attempts if the Client's wait is inside.
-func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+func (o *observed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	return o.acquire(ctx, req, o.Locker.Acquire, false)
+}
+
+// Transfer makes the span of an Acquire, with the attribute lock.resumed.
+func (o *observed) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	return o.acquire(ctx, req, func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+		return o.Locker.Transfer(ctx, from, req)
+	}, true)
+}
+
+// ask is one question to a Locker: Acquire, or a Transfer.
+type ask func(ctx context.Context, req locker.Request) (locker.Lease, error)
+
+func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, resumed bool) (lease locker.Lease, err error) {
 	began := time.Now()
 	ctx, span := o.start(ctx, "lock acquire")
 	recording, seen := span.IsRecording(), seenOf(ctx, req.Key)
 	counting, following := !seen.counted && o.enabled(ctx), recording && !seen.followed
 	if recording {
 		span.SetAttributes(o.key(req.Key), ttlOf(req.TTL))
-		if req.From != "" {
+		if resumed {
 			span.SetAttributes(attribute.Bool("lock.resumed", true))
 		}
 	}
@@ -92,9 +106,9 @@ func (o *observed) Acquire(ctx context.Context, req locker.Request) (lease locke
 		span.End()
 	}()
 	if !counting && !following {
-		return o.Locker.Acquire(ctx, req)
+		return ask(ctx, req)
 	}
-	lease, err = o.Locker.Acquire(seen.mark(ctx, counting, following), req)
+	lease, err = ask(seen.mark(ctx, counting, following), req)
 	if err == nil {
 		lease = lease.OnHold(o.follow(hold{
 			acquire: span.SpanContext(), counting: counting, following: following, spanned: following && (req.Scoped || o.holdSpan),

@@ -131,10 +131,20 @@ type followed struct {
 }
 
 // Acquire is a wait until it returns.
-func (f *followed) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+func (f *followed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	w := f.registry.wait(req)
 	defer f.registry.waited(w) // deferred in case the Locker panics
-	lease, err = f.Locker.Acquire(ctx, req)
+	return f.follow(f.Locker.Acquire(ctx, req))
+}
+
+// Transfer is a wait, too.
+func (f *followed) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	w := f.registry.wait(req)
+	defer f.registry.waited(w)
+	return f.follow(f.Locker.Transfer(ctx, from, req))
+}
+
+func (f *followed) follow(lease locker.Lease, err error) (locker.Lease, error) {
 	if err == nil {
 		lease = lease.OnHold(f.begin)
 	}

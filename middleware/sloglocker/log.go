@@ -26,7 +26,7 @@ func (l *log) write(ctx context.Context, event Event, attrs []slog.Attr) {
 	l.logger.LogAttrs(ctx, l.levels[event], string(event), attrs...)
 }
 
-func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lease, err error, began time.Time) {
+func (l *log) acquired(ctx context.Context, req locker.Request, resumed bool, lease locker.Lease, err error, began time.Time) {
 	event, outcome := acquireEvent(ctx, err)
 	if !l.enabled(ctx, event) {
 		return
@@ -42,7 +42,7 @@ func (l *log) acquired(ctx context.Context, req locker.Request, lease locker.Lea
 	}
 	attrs := append(l.about(lease),
 		slog.String("outcome", outcome), slog.Duration("ttl", req.TTL), slog.Duration("waited", time.Since(began)))
-	if req.From != "" {
+	if resumed {
 		attrs = append(attrs, slog.Bool("resumed", true))
 	}
 	if attempts > 0 { // only some Lockers count them

@@ -84,11 +84,25 @@ type logged struct {
 var errNoAnswer = errors.New("the locker did not answer")
 
 // Acquire logs the outcome, and follows the hold.
-func (l *logged) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+func (l *logged) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	return l.acquire(ctx, req, l.Locker.Acquire, false)
+}
+
+// Transfer logs as Acquire does, with the attribute resumed.
+func (l *logged) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	return l.acquire(ctx, req, func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+		return l.Locker.Transfer(ctx, from, req)
+	}, true)
+}
+
+// ask is one question to a Locker: Acquire, or a Transfer.
+type ask func(ctx context.Context, req locker.Request) (locker.Lease, error)
+
+func (l *logged) acquire(ctx context.Context, req locker.Request, ask ask, resumed bool) (lease locker.Lease, err error) {
 	began := time.Now()
 	err = errNoAnswer
-	defer func() { l.acquired(ctx, req, lease, err, began) }() // deferred in case the Locker panics
-	lease, err = l.Locker.Acquire(ctx, req)
+	defer func() { l.acquired(ctx, req, resumed, lease, err, began) }() // deferred in case the Locker panics
+	lease, err = ask(ctx, req)
 	if err == nil {
 		lease = lease.OnHold(l.begin)
 	}

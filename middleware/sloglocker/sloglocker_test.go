@@ -258,6 +258,10 @@ func (f failing) Acquire(context.Context, locker.Request) (locker.Lease, error) 
 	return locker.Lease{}, f.err
 }
 
+func (f failing) Transfer(context.Context, string, locker.Request) (locker.Lease, error) {
+	return locker.Lease{}, f.err
+}
+
 func (f failing) Extend(context.Context, locker.Lease, time.Duration) (locker.Lease, error) {
 	return locker.Lease{}, f.err
 }

@@ -281,6 +281,11 @@ func (s settled) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return s.Locker.Acquire(ctx, req)
 }
 
+func (s settled) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	defer s.nodes.still()
+	return s.Locker.Transfer(ctx, from, req)
+}
+
 func (s settled) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	defer s.nodes.still()
 	return s.Locker.Extend(ctx, lease, ttl)

@@ -140,6 +140,10 @@ func writerOf(key string) string { return key + "/writer" }
 // polled is what no recipe has: a way to wake a waiter.
 type polled struct{}
 
+func (polled) Transfer(context.Context, string, locker.Request) (locker.Lease, error) {
+	return locker.Lease{}, locker.ErrNoTransfer
+}
+
 func (polled) Watch(context.Context, string, string, func()) error { return errors.ErrUnsupported }
 
 // refused is the error of an attempt that found the lock held, unless err says more.

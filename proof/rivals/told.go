@@ -31,14 +31,24 @@ type Witness struct {
 func (w Witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := w.Locker.Acquire(ctx, req)
 	if err == nil {
-		answered, group := time.Now(), w.Group
-		if req.From != "" {
-			group = "resumed"
-		}
-		w.Tell(fmt.Sprintf("grant %d %s %d %d %d %d %q %q", nameOf(lease.Token), group,
-			lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key, req.Owner))
+		w.grant(w.Group, lease)
 	}
 	return lease, err
+}
+
+// Transfer makes one attempt, and tells of a grant.
+func (w Witness) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	lease, err := w.Locker.Transfer(ctx, from, req)
+	if err == nil {
+		w.grant("resumed", lease)
+	}
+	return lease, err
+}
+
+func (w Witness) grant(group string, lease locker.Lease) {
+	answered := time.Now()
+	w.Tell(fmt.Sprintf("grant %d %s %d %d %d %d %q %q", nameOf(lease.Token), group,
+		lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, lease.Key, lease.Owner))
 }
 
 // Extend tells of the new end.

@@ -129,6 +129,18 @@ type recorder struct {
 func (r recorder) WallClock() *wallclock.Clock { return r.process.clock }
 
 func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	return r.record(ctx, req, r.Locker.Acquire)
+}
+
+func (r recorder) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	return r.record(ctx, req, func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+		return r.Locker.Transfer(ctx, from, req)
+	})
+}
+
+func (r recorder) record(
+	ctx context.Context, req locker.Request, ask func(context.Context, locker.Request) (locker.Lease, error),
+) (locker.Lease, error) {
 	h, c := r.process.h, callerOf(ctx)
 	a := &Attempt{
 		Client: r.process.name, Worker: c.worker, Waits: c.waits, Key: req.Key, Token: h.nameNew(req.Token, c.worker), Owner: req.Owner,
@@ -136,7 +148,7 @@ func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 	}
 	add(h, &h.Attempts, a)
 	req.Free = req.Waiter != "" && throwFor(h.Seed, "hint", a.Token).chance(0.5) // it may be false
-	lease, err := r.Locker.Acquire(ctx, req)
+	lease, err := ask(ctx, req)
 	if c.waits {
 		r.process.notePosition(req.Key, err)
 	}

@@ -68,7 +68,7 @@ func Expire(store backends.LegacyStore) locker.Locker {
 }
 
 type expire struct {
-	unwatched
+	limited
 	store    backends.LegacyStore
 	cleanups cleanup.Queue
 }

@@ -97,7 +97,7 @@ type GetSetOption func(*getSet)
 func InMilliseconds() GetSetOption { return func(g *getSet) { g.unit = milliseconds } }
 
 type getSet struct {
-	unwatched
+	limited
 	store    backends.LegacyStore
 	unit     unit
 	now      func() time.Time // the wall clock, for stamps; package locker times the lease itself

@@ -66,13 +66,18 @@ func unlessLost(err error) error {
 	return err
 }
 
-// unwatched is the Watch of recipes without wake-ups.
-type unwatched struct{}
+// limited is what no recipe can do: wake waiters, and move a hold.
+type limited struct{}
 
 var errUnwatched = fmt.Errorf("a legacy recipe wakes nobody: %w", errors.ErrUnsupported)
 
+// Transfer returns an error that matches [errors.ErrUnsupported].
+func (limited) Transfer(_ context.Context, _ string, req locker.Request) (locker.Lease, error) {
+	return locker.Lease{}, instance.Fault("acquire", req.Key, locker.ErrNoTransfer)
+}
+
 // Watch returns an error that matches [errors.ErrUnsupported].
-func (unwatched) Watch(_ context.Context, key, _ string, _ func()) error {
+func (limited) Watch(_ context.Context, key, _ string, _ func()) error {
 	if err := locker.ValidateKey(key); err != nil {
 		return instance.Fault("watch", key, err)
 	}

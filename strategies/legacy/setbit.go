@@ -90,7 +90,7 @@ func GetBit(store backends.LegacyStore) locker.Locker {
 const persistence = time.Hour
 
 type bit struct {
-	unwatched
+	limited
 	store    backends.LegacyStore
 	take     func(ctx context.Context, key string) (bool, error)
 	grants   grants[struct{}]

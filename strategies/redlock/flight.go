@@ -16,8 +16,9 @@ import (
 // attempt has failed, or after its lease was released, is released at once.
 type flight struct {
 	*quorum
-	ctx context.Context
-	req locker.Request
+	ctx  context.Context
+	from string // the token of the hold to take over; empty: of none
+	req  locker.Request
 
 	mu      sync.Mutex
 	out     int         // nodes that have not answered
@@ -81,9 +82,9 @@ func (f *flight) acquire(ctx context.Context, i int, then reply) {
 		return
 	}
 	haunted := server.Haunted(f.req.Key) // looked up before the attempt: the cleanup may be answered first
-	f.nodes[i].acquire(ctx, f.req, func(lease locker.Lease, err error) {
+	f.nodes[i].acquire(ctx, f.from, f.req, func(lease locker.Lease, err error) {
 		if errors.Is(err, locker.ErrHeld) && (haunted || server.Haunted(f.req.Key)) {
-			f.nodes[i].again(ctx, f.req, func(lease locker.Lease, err error) { then(f.hear(i, lease, err)) })
+			f.nodes[i].again(ctx, f.from, f.req, func(lease locker.Lease, err error) { then(f.hear(i, lease, err)) })
 			return
 		}
 		then(f.hear(i, lease, err))
@@ -354,8 +355,8 @@ type flights struct {
 	byToken map[string]*flight
 }
 
-func (fs *flights) start(ctx context.Context, q *quorum, req locker.Request) *flight {
-	f := &flight{quorum: q, ctx: ctx, req: req, out: len(q.nodes), said: make([]response, len(q.nodes)), slots: make([]bool, len(q.nodes))}
+func (fs *flights) start(ctx context.Context, q *quorum, from string, req locker.Request) *flight {
+	f := &flight{quorum: q, ctx: ctx, from: from, req: req, out: len(q.nodes), said: make([]response, len(q.nodes)), slots: make([]bool, len(q.nodes))}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.byToken == nil {

@@ -25,21 +25,29 @@ func nodeOf(l locker.Locker, r raise) node {
 // acquire and release do not wait: then is called once with the answer and must not block. An
 // [instance.Starter] needs no goroutine for each call; its store sends many calls from one
 // goroutine.
-func (n *node) acquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
-	if s, ok := n.Locker.(instance.Starter); ok {
+func (n *node) acquire(ctx context.Context, from string, req locker.Request, then func(locker.Lease, error)) {
+	if s, ok := n.Locker.(instance.Starter); ok && from == "" {
 		s.StartAcquire(ctx, req, then)
 		return
 	}
-	stack.Go(func() (locker.Lease, error) { return n.Acquire(ctx, req) }, errGone, then)
+	stack.Go(func() (locker.Lease, error) { return n.ask(ctx, from, req) }, errGone, then)
+}
+
+// ask acquires, or takes over the hold of from.
+func (n *node) ask(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	if from != "" {
+		return n.Transfer(ctx, from, req)
+	}
+	return n.Acquire(ctx, req)
 }
 
 // again makes another attempt after removing what earlier attempts of this process may have left.
-func (n *node) again(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
+func (n *node) again(ctx context.Context, from string, req locker.Request, then func(locker.Lease, error)) {
 	stack.Go(func() (locker.Lease, error) {
 		if _, err := n.server.Settle(ctx, req.Key); err != nil {
 			return locker.Lease{}, &cleanup.GhostError{Err: err}
 		}
-		return n.Acquire(ctx, req)
+		return n.ask(ctx, from, req)
 	}, errGone, then)
 }
 

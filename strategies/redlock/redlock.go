@@ -106,15 +106,29 @@ func (q *quorum) Prompt() bool { return true }
 // vote of each node. It matches [locker.ErrHeld] unless more nodes failed than the quorum can do
 // without.
 func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	if err := req.ValidateTransfer(); err != nil {
+	if err := req.Validate(); err != nil {
 		return locker.Lease{}, err
 	}
+	return q.attempt(ctx, "", req)
+}
+
+// Transfer takes over a hold on at least as many nodes as the quorum. It makes one attempt, and fails
+// as Acquire does.
+func (q *quorum) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	if err := req.ValidateTransfer(from); err != nil {
+		return locker.Lease{}, err
+	}
+	return q.attempt(ctx, from, req)
+}
+
+// attempt asks all nodes. from is the token of the hold to take over; empty: of none.
+func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	req.Waiter = "" // positions with single nodes would keep every waiter from a quorum: see Watch
 	started := time.Now()
-	f := q.flying.start(ctx, q, req)
+	f := q.flying.start(ctx, q, from, req)
 	r := q.begin(ctx, min(q.limit, req.TTL), acquiring)
 	defer r.end()
 	e := q.elect(r, f)

@@ -205,6 +205,15 @@ type granted struct {
 
 func (g granted) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := g.Locker.Acquire(ctx, req)
+	return g.counted(req, lease, err)
+}
+
+func (g granted) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	lease, err := g.Locker.Transfer(ctx, from, req)
+	return g.counted(req, lease, err)
+}
+
+func (g granted) counted(req locker.Request, lease locker.Lease, err error) (locker.Lease, error) {
 	if votes := (*redlock.QuorumError)(nil); err == nil || errors.As(err, &votes) {
 		g.d.count(req.Token, len(g.d.nodes))
 	}

@@ -246,6 +246,12 @@ func (a answered) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 	return a.Locker.Acquire(ctx, req)
 }
 
+func (a answered) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.limit)
+	defer cancel()
+	return a.Locker.Transfer(ctx, from, req)
+}
+
 // preferred is the strategy with numbers, if the stores have them: then the work has a number to
 // show to the resource.
 func preferred(stores []*Store) string {

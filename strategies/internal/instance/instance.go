@@ -105,10 +105,17 @@ var ErrLate = errors.New("granted so late that the lease had ended")
 
 // Acquire makes one attempt to store the token. If no reply comes, the outcome is unknown. A
 // cleanup then removes the token in the background until the store confirms that it is gone.
-func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
-	if err := req.ValidateTransfer(); err != nil {
+func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	if err := req.Validate(); err != nil {
 		return locker.Lease{}, err
 	}
+	return i.attempt(ctx, req, Place.Put)
+}
+
+// ask is one question to a Place: [Place.Put], or a move.
+type ask func(place Place, ctx context.Context, req locker.Request) (backends.Result, error) //nolint:revive // the order of a method expression
+
+func (i *instance) attempt(ctx context.Context, req locker.Request, ask ask) (lease locker.Lease, err error) {
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
@@ -120,31 +127,23 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (lease locke
 	started, res := time.Now(), backends.Result{}
 	err = errGone
 	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // deferred in case the store panics
-	res, err = i.put(ctx, req, call, started)
+	res, err = i.put(ctx, req, ask, call, started)
 	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
 			err = &cleanup.GhostError{Err: ghost}
 		} else if found || haunted {
 			err = errGone
-			res, err = i.ask(ctx, req)
+			res, err = ask(i.place, ctx, req)
 		}
 	}
 	return lease, err
 }
 
 // put sends the attempt and ends the call that Reserve began.
-func (i *instance) put(ctx context.Context, req locker.Request, call cleanup.Call, started time.Time) (res backends.Result, err error) {
+func (i *instance) put(ctx context.Context, req locker.Request, ask ask, call cleanup.Call, started time.Time) (res backends.Result, err error) {
 	err = errGone
 	defer func() { i.heard(ctx, call, started, err) }()
-	return i.ask(ctx, req)
-}
-
-// ask stores the token of req, in the place of another one if req names it.
-func (i *instance) ask(ctx context.Context, req locker.Request) (backends.Result, error) {
-	if req.From != "" {
-		return transfer(ctx, i.place, req)
-	}
-	return i.place.Put(ctx, req)
+	return ask(i.place, ctx, req)
 }
 
 // errGone is the error of a call that never returned: the store panicked or ended the goroutine.

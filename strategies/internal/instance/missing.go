@@ -34,6 +34,10 @@ func (r refusing) Acquire(_ context.Context, req locker.Request) (locker.Lease, 
 	return locker.Lease{}, Fault("acquire", req.Key, r.err)
 }
 
+func (r refusing) Transfer(_ context.Context, _ string, req locker.Request) (locker.Lease, error) {
+	return locker.Lease{}, Fault("acquire", req.Key, r.err)
+}
+
 func (r refusing) Extend(_ context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
 	return lease, Fault("extend", lease.Key, r.err)
 }

@@ -30,10 +30,6 @@ func (s *started) StartAcquire(ctx context.Context, req locker.Request, then fun
 		go then(locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err})
 		return
 	}
-	if req.From != "" {
-		go func() { then(s.Acquire(ctx, req)) }()
-		return
-	}
 	started := time.Now()
 	s.store.StartSetNX(ctx, req.Key, req.Token, req.TTL, func(res backends.Result, err error) {
 		lease, err := granted(req, started, res, err)

@@ -2,7 +2,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
@@ -10,47 +9,54 @@ import (
 
 // mover is a [Place] whose tokens can be replaced.
 type mover interface {
-	// Move stores the token of req in the place of req.From, as Transfer of a store does.
-	Move(ctx context.Context, req locker.Request) (backends.Result, error)
+	// Move stores the token of req in the place of from, as Transfer of a store does.
+	Move(ctx context.Context, from string, req locker.Request) (backends.Result, error)
 }
 
-func transfer(ctx context.Context, place Place, req locker.Request) (backends.Result, error) {
-	if m, ok := place.(mover); ok {
-		return m.Move(ctx, req)
+// Transfer makes one attempt to store the token of req in the place of from. What is left after it
+// is cleaned up as after Acquire.
+func (i *instance) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+	if err := req.ValidateTransfer(from); err != nil {
+		return locker.Lease{}, err
 	}
-	return backends.Result{}, errors.Unwrap(req.Validate()) // which refuses it
+	return i.attempt(ctx, req, func(place Place, ctx context.Context, req locker.Request) (backends.Result, error) {
+		if m, ok := place.(mover); ok {
+			return m.Move(ctx, from, req)
+		}
+		return backends.Result{}, locker.ErrNoTransfer
+	})
 }
 
 // Move of a lock without a queue.
-func (u unqueued) Move(ctx context.Context, req locker.Request) (backends.Result, error) {
-	return move(ctx, u.Store, req, u.numbered)
+func (u unqueued) Move(ctx context.Context, from string, req locker.Request) (backends.Result, error) {
+	return move(ctx, u.Store, from, req, u.numbered)
 }
 
 // Move of a lock with a queue.
-func (q queued) Move(ctx context.Context, req locker.Request) (backends.Result, error) {
-	return move(ctx, q.QueuedStore, req, false)
+func (q queued) Move(ctx context.Context, from string, req locker.Request) (backends.Result, error) {
+	return move(ctx, q.QueuedStore, from, req, false)
 }
 
 // Move of a lock with numbers draws a new one.
-func (n numbered) Move(ctx context.Context, req locker.Request) (backends.Result, error) {
-	return move(ctx, n.store, req, true)
+func (n numbered) Move(ctx context.Context, from string, req locker.Request) (backends.Result, error) {
+	return move(ctx, n.store, from, req, true)
 }
 
-func move(ctx context.Context, store any, req locker.Request, numbered bool) (backends.Result, error) {
+func move(ctx context.Context, store any, from string, req locker.Request, numbered bool) (backends.Result, error) {
 	if s, ok := store.(backends.TransferStore); ok {
-		return s.Transfer(ctx, req.Key, req.From, req.Token, req.TTL, numbered)
+		return s.Transfer(ctx, req.Key, from, req.Token, req.TTL, numbered)
 	}
-	return backends.Result{}, errors.Unwrap(req.Validate()) // which refuses it
+	return backends.Result{}, locker.ErrNoTransfer
 }
 
 // Move of one of several holds.
-func (s shared) Move(ctx context.Context, req locker.Request) (backends.Result, error) {
+func (s shared) Move(ctx context.Context, from string, req locker.Request) (backends.Result, error) {
 	store, ok := s.SharedStore.(backends.SharedTransferStore)
 	if !ok {
-		return backends.Result{}, errors.Unwrap(req.Validate()) // which refuses it
+		return backends.Result{}, locker.ErrNoTransfer
 	}
 	a := s.admission(req)
-	res, err := store.TransferHold(ctx, req.Key, req.From, req.Token, req.TTL, a.Numbered)
+	res, err := store.TransferHold(ctx, req.Key, from, req.Token, req.TTL, a.Numbered)
 	if res.OK {
 		res.Room = a.Room(res.Holds)
 	}
