@@ -39,6 +39,26 @@ func TestAnAcquireOfThisProcessIsAnEventSoon(t *testing.T) {
 	})
 }
 
+func TestALockThatThisProcessResumesIsAnEventSoon(t *testing.T) {
+	play(t, func(s *scene) {
+		ticket, err := s.lock(s.others, "order/1").Transfer(s.Context(), time.Minute)
+		if err != nil {
+			s.Fatal(err)
+		}
+		b := s.open("/", false)
+		defer b.leave()
+		time.Sleep(time.Second)
+		b.events(s.T)
+		if _, err := s.here.Resume(s.Context(), ticket); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if events, _ := b.events(s.T); len(events) == 0 || !events[0].has("order/1") {
+			s.Errorf("events %+v; want one with the lock", events)
+		}
+	})
+}
+
 func TestAnAcquireElsewhereIsAnEventWithinOneInterval(t *testing.T) {
 	play(t, func(s *scene) {
 		b := s.open("/", false)
