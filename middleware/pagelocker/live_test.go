@@ -41,7 +41,7 @@ func TestAnAcquireOfThisProcessIsAnEventSoon(t *testing.T) {
 
 func TestALockThatThisProcessResumesIsAnEventSoon(t *testing.T) {
 	play(t, func(s *scene) {
-		ticket, err := s.lock(s.others, "order/1").Transfer(s.Context(), time.Minute)
+		ticket, err := s.lock(s.others, "order/1").Transfer(s.Context(), 20*time.Second)
 		if err != nil {
 			s.Fatal(err)
 		}
