@@ -3,9 +3,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
-MODULES := . middleware/otellocker examples/otel bench backends/rueidis backends/pgx backends/etcd backends/nats backends/sqlstore/dialects proof/differential cmd/lockstep
+MODULES := . middleware/otellocker examples/otel bench backends/rueidisstore backends/pgxstore backends/etcd backends/natsstore backends/sqlstore/dialects proof/differential cmd/lockstep
 # the stores whose modules have campaigns of their own: see proof/rivals
-STORES := backends/pgx backends/etcd backends/nats backends/sqlstore/dialects
+STORES := backends/pgxstore backends/etcd backends/natsstore backends/sqlstore/dialects
 # the modules that are apart for the sake of what they require
 APART := proof/differential middleware/otellocker examples/otel
 GOVULNCHECK := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0

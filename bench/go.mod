@@ -6,7 +6,7 @@ require (
 	github.com/bsm/redislock v0.10.0
 	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/lockstep-go/lockstep v0.0.0
-	github.com/lockstep-go/lockstep/backends/rueidis v0.0.0
+	github.com/lockstep-go/lockstep/backends/rueidisstore v0.0.0
 	github.com/lockstep-go/lockstep/middleware/otellocker v0.0.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -139,8 +139,8 @@ require (
 
 replace (
 	github.com/lockstep-go/lockstep => ../
-	github.com/lockstep-go/lockstep/backends/nats => ../backends/nats
-	github.com/lockstep-go/lockstep/backends/rueidis => ../backends/rueidis
+	github.com/lockstep-go/lockstep/backends/natsstore => ../backends/natsstore
+	github.com/lockstep-go/lockstep/backends/rueidisstore => ../backends/rueidisstore
 	github.com/lockstep-go/lockstep/middleware/otellocker => ../middleware/otellocker
 )
 
@@ -151,13 +151,13 @@ require (
 	cirello.io/pglock v1.14.0
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.13.0
-	github.com/lockstep-go/lockstep/backends/nats v0.0.0
-	github.com/lockstep-go/lockstep/backends/pgx v0.0.0
+	github.com/lockstep-go/lockstep/backends/natsstore v0.0.0
+	github.com/lockstep-go/lockstep/backends/pgxstore v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 )
 
-replace github.com/lockstep-go/lockstep/backends/pgx => ../backends/pgx
+replace github.com/lockstep-go/lockstep/backends/pgxstore => ../backends/pgxstore
 
 // The members of the clusters that package etcdtest starts.
 tool go.etcd.io/etcd/server/v3

@@ -28,7 +28,7 @@ func (s *PostgreSQL) position(key string, t backends.Turn) (waiter string, asked
 	case strings.Contains(t.Waiter, "@"):
 		return "", nil, backends.Invalidf("waiter %q has an @", t.Waiter)
 	case s.wakes == nil && t.InOrder:
-		return "", nil, backends.Invalid("waiters that poll can't stand in order: use the store of package backends/pgx with a listener")
+		return "", nil, backends.Invalid("waiters that poll can't stand in order: use the store of package backends/pgxstore with a listener")
 	case s.wakes == nil || t.Waiter == "":
 		return "", nobody, nil
 	}

@@ -7,7 +7,7 @@
 //	locks := locker.New(single.New(sqlstore.NewPostgreSQL(db)))
 //
 // Through database/sql, waiters poll. A program that uses pgx takes the store of package
-// backends/pgx instead: there a release wakes them.
+// backends/pgxstore instead: there a release wakes them.
 //
 // There are three dialects: [NewPostgreSQL]; [NewMySQL], which is also for MariaDB; and [NewSQLite], which
 // excludes the processes of one computer without a server.

@@ -68,7 +68,7 @@ var (
 	lockstepOnOne = []contender{
 		{plain, ours, "goredis.New(redis.NewClient(Addr), WithMaxTTL), single.New, locker.WithTTL", lockstepGoredis()},
 		{overRueidis, ours,
-			"rueidis.New(rueidis.NewClient(InitAddress, ForceSingleClient), WithMaxTTL), single.New, locker.WithTTL", lockstepRueidis},
+			"rueidisstore.New(rueidis.NewClient(InitAddress, ForceSingleClient), WithMaxTTL), single.New, locker.WithTTL", lockstepRueidis},
 	}
 	lockstepOneClient = []contender{ // if the goroutines of one Client want one key
 		{handing, ours, "as lockstep, with locker.WithHandover(64)", lockstepGoredis(locker.WithHandover(64))},
@@ -76,7 +76,7 @@ var (
 	lockstepOnFive = []contender{
 		{ofFive, ours, "redlock.New of 5 × single.New(goredis.New(redis.NewClient(Addr), WithMaxTTL)), locker.WithTTL", lockstepRedlock},
 		{ofFiveRueidis, ours,
-			"redlock.New of 5 × single.New(rueidis.New(…, WithMaxTTL)), locker.WithTTL", lockstepRedlockRueidis},
+			"redlock.New of 5 × single.New(rueidisstore.New(…, WithMaxTTL)), locker.WithTTL", lockstepRedlockRueidis},
 	}
 
 	rawGoredis = contender{"raw go-redis", reference,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/backends/rueidisstore"
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/election"
@@ -64,7 +64,7 @@ func elections(b *bench) (*report, error) {
 var candidates = []contender{
 	{plain, ours, "election.New(locker.New(fenced.New(goredis.New(redis.NewClient(Addr), WithMaxTTL)), WithTTL), key)", openElection},
 	{plain + aa, reference, "the same code", openElection},
-	{overRueidis, ours, "the same over rueidis.New", openElectionRueidis},
+	{overRueidis, ours, "the same over rueidisstore.New", openElectionRueidis},
 	{"SET NX loop", reference,
 		"written for this table: each candidate sends SET NX PX every fifth of the TTL, the leader a script that compares and renews; " +
 			"a leader that resigns deletes the key", openElectionLoop},
@@ -84,7 +84,7 @@ func openElectionRueidis(p place) (*locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := locker.New(fenced.New(rueidis.New(clients[0], upToAnHour)), locker.WithTTL(p.ttl))
+	client := locker.New(fenced.New(rueidisstore.New(clients[0], upToAnHour)), locker.WithTTL(p.ttl))
 	return &locks{elect: electing(client), close: end}, nil
 }
 

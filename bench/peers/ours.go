@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
-	"github.com/lockstep-go/lockstep/backends/rueidis"
+	"github.com/lockstep-go/lockstep/backends/rueidisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
@@ -44,7 +44,7 @@ func lockstepSemaphoreRueidis(p place) (*locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lockstep(p, semaphore.New(rueidis.New(clients[0], upToAnHour), p.permits), end), nil
+	return lockstep(p, semaphore.New(rueidisstore.New(clients[0], upToAnHour), p.permits), end), nil
 }
 
 func openRW(p place) (*locks, error) {
@@ -57,7 +57,7 @@ func openRWRueidis(p place) (*locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readWrite(p, rwlock.New(rueidis.New(clients[0], upToAnHour)), end), nil
+	return readWrite(p, rwlock.New(rueidisstore.New(clients[0], upToAnHour)), end), nil
 }
 
 func readWrite(p place, rw *rwlock.RW, end func()) *locks {
@@ -91,7 +91,7 @@ func (p place) rueidisLocks() ([]locker.Locker, func(), error) {
 	}
 	all := make([]locker.Locker, len(clients))
 	for i, c := range clients {
-		all[i] = single.New(rueidis.New(c, upToAnHour))
+		all[i] = single.New(rueidisstore.New(c, upToAnHour))
 	}
 	return all, end, nil
 }

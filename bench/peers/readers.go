@@ -58,7 +58,7 @@ func readers(b *bench) (*report, error) {
 var (
 	lockstepRW = []contender{
 		{plain, ours, "rwlock.New(goredis.New(redis.NewClient(Addr), WithMaxTTL)), locker.WithTTL", openRW},
-		{overRueidis, ours, "rwlock.New(rueidis.New(…, WithMaxTTL)), locker.WithTTL", openRWRueidis},
+		{overRueidis, ours, "rwlock.New(rueidisstore.New(…, WithMaxTTL)), locker.WithTTL", openRWRueidis},
 	}
 	pollRW = contender{"reader and writer keys, polling", reference,
 		"written for this table: scripts that keep readers in a sorted set and a writer in a string; who is refused tries every 10 ms",

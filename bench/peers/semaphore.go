@@ -63,7 +63,7 @@ const (
 var semaphoreContenders = []contender{
 	{plain, ours, "goredis.New(redis.NewClient(Addr), WithMaxTTL), semaphore.New(store, 10), locker.WithTTL", lockstepSemaphore()},
 	again(contender{name: plain, open: lockstepSemaphore()}),
-	{overRueidis, ours, "rueidis.New(…, WithMaxTTL), the same", lockstepSemaphoreRueidis},
+	{overRueidis, ours, "rueidisstore.New(…, WithMaxTTL), the same", lockstepSemaphoreRueidis},
 	{inOrder, ours, "as lockstep, with semaphore.WithOrder", lockstepSemaphore(semaphore.WithOrder())},
 	{npmSemaphore, peer, "new Semaphore(new Redis(port), key, 10), acquireTimeout: Infinity; by default each waiter tries every 10 ms",
 		func(place) (*locks, error) { return nil, errors.New("it runs in node") }},

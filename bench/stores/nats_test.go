@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // natsServer starts a server in this process, with a stream of locks.
-func natsServer(tb testing.TB, always bool) (*server.Server, *natsgo.Conn, jetstream.JetStream) {
+func natsServer(tb testing.TB, always bool) (*server.Server, *nats.Conn, jetstream.JetStream) {
 	tb.Helper()
 	o := &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: filepath.Join(tb.TempDir(), "data"), NoLog: true, NoSigs: true, SyncAlways: always,
@@ -31,15 +31,15 @@ func natsServer(tb testing.TB, always bool) (*server.Server, *natsgo.Conn, jetst
 		tb.Fatal("the server is not ready")
 	}
 	conn := natsConn(tb, s)
-	must(tb, nats.New(conn).Install(context.Background(), 1))
+	must(tb, natsstore.New(conn).Install(context.Background(), 1))
 	js, err := jetstream.New(conn)
 	must(tb, err)
 	return s, conn, js
 }
 
-func natsConn(tb testing.TB, s *server.Server) *natsgo.Conn {
+func natsConn(tb testing.TB, s *server.Server) *nats.Conn {
 	tb.Helper()
-	conn, err := natsgo.Connect(s.ClientURL(), natsgo.MaxReconnects(-1))
+	conn, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1))
 	must(tb, err)
 	tb.Cleanup(conn.Close)
 	return conn
@@ -55,7 +55,7 @@ func BenchmarkNATSPair(b *testing.B) {
 			must(b, err)
 			kv, err := js.CreateKeyValue(b.Context(), jetstream.KeyValueConfig{Bucket: "KV"})
 			must(b, err)
-			store := nats.New(conn)
+			store := natsstore.New(conn)
 			measure(b, []contender{
 				{"publish+delete", func(ctx context.Context) error { return publishAndDelete(ctx, js, raw) }},
 				{"store", func(ctx context.Context) error {
@@ -102,7 +102,7 @@ func BenchmarkNATSHandover(b *testing.B) {
 			turns := make(chan struct{})
 			var all sync.WaitGroup
 			for range waiters + 1 {
-				take := throughClient(single.New(nats.New(natsConn(b, s))))
+				take := throughClient(single.New(natsstore.New(natsConn(b, s))))
 				all.Go(func() {
 					for ctx.Err() == nil {
 						if err := take(ctx); err == nil {
@@ -127,7 +127,7 @@ func BenchmarkNATSHandover(b *testing.B) {
 // counted.
 func BenchmarkNATSIdleWaiters(b *testing.B) {
 	s, conn, _ := natsServer(b, false)
-	store := nats.New(conn)
+	store := natsstore.New(conn)
 	for i := range 100 {
 		if r, err := store.SetNX(b.Context(), fmt.Sprint(i), "holder", 30*time.Second); err != nil || !r.OK {
 			b.Fatal(r, err)
@@ -136,7 +136,7 @@ func BenchmarkNATSIdleWaiters(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var all sync.WaitGroup
 	for range 10 {
-		locks := locker.New(single.New(nats.New(natsConn(b, s))))
+		locks := locker.New(single.New(natsstore.New(natsConn(b, s))))
 		for i := range 100 {
 			all.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
 		}

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"cirello.io/pglock"
-	pgxlib "github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/lockstep-go/lockstep/backends/pgx"
+	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
@@ -43,12 +43,12 @@ func postgres(tb testing.TB) (*pgxpool.Pool, *sqlstore.PostgreSQL) {
 	config, err := pgxpool.ParseConfig(server.DSN())
 	must(tb, err)
 	config.MaxConns = 40
-	pgx.Configure(config)
+	pgxstore.Configure(config)
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	must(tb, err)
 	tb.Cleanup(pool.Close)
-	must(tb, pgx.Install(context.Background(), pool))
-	return pool, pgx.New(pool)
+	must(tb, pgxstore.Install(context.Background(), pool))
+	return pool, pgxstore.New(pool)
 }
 
 func must(tb testing.TB, err error) {
@@ -74,7 +74,7 @@ func throughClient(l locker.Locker) func(context.Context) error {
 func BenchmarkPostgreSQLPair(b *testing.B) {
 	pool, store := postgres(b)
 	ctx := b.Context()
-	statements := func(mode pgxlib.QueryExecMode, all ...string) func(context.Context) error {
+	statements := func(mode pgx.QueryExecMode, all ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
 			for _, s := range all {
 				if _, err := pool.Exec(ctx, s, mode, []byte("key")); err != nil {
@@ -94,9 +94,9 @@ func BenchmarkPostgreSQLPair(b *testing.B) {
 	must(b, err)
 	must(b, peer.CreateTable())
 	measure(b, []contender{
-		{"insert+delete", statements(pgxlib.QueryExecModeExec, "INSERT INTO raw VALUES ($1)", "DELETE FROM raw WHERE key = $1")},
-		{"insert+delete-prepared", statements(pgxlib.QueryExecModeCacheStatement, "INSERT INTO raw VALUES ($1)", "DELETE FROM raw WHERE key = $1")},
-		{"select-twice", statements(pgxlib.QueryExecModeExec, "SELECT $1::bytea", "SELECT $1::bytea")},
+		{"insert+delete", statements(pgx.QueryExecModeExec, "INSERT INTO raw VALUES ($1)", "DELETE FROM raw WHERE key = $1")},
+		{"insert+delete-prepared", statements(pgx.QueryExecModeCacheStatement, "INSERT INTO raw VALUES ($1)", "DELETE FROM raw WHERE key = $1")},
+		{"select-twice", statements(pgx.QueryExecModeExec, "SELECT $1::bytea", "SELECT $1::bytea")},
 		{"store", func(ctx context.Context) error {
 			if r, err := store.SetNX(ctx, "stored", "token", time.Second); err != nil || !r.OK {
 				return fmt.Errorf("%+v, %w", r, err)
@@ -107,10 +107,10 @@ func BenchmarkPostgreSQLPair(b *testing.B) {
 		{"single", throughClient(single.New(store))},
 		{"fenced", throughClient(fenced.New(store))},
 		{"fair", throughClient(fair.New(store))},
-		{"semaphore", throughClient(semaphore.New(pgx.New(pool, pgx.WithPrefix("shared/")), 5))},
+		{"semaphore", throughClient(semaphore.New(pgxstore.New(pool, pgxstore.WithPrefix("shared/")), 5))},
 		{"advisory-lock", func(ctx context.Context) error {
 			for _, s := range []string{"SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock(1)"} {
-				if _, err := session.Exec(ctx, s, pgxlib.QueryExecModeExec); err != nil {
+				if _, err := session.Exec(ctx, s, pgx.QueryExecModeExec); err != nil {
 					return err
 				}
 			}
@@ -190,17 +190,17 @@ func handover(b *testing.B, pool *pgxpool.Pool, strategy string, n int) {
 	takeTurns(b, n, func() func(context.Context) error {
 		switch strategy {
 		case "single":
-			return throughClient(single.New(pgx.New(pool, pgx.WithPrefix("single/"))))
+			return throughClient(single.New(pgxstore.New(pool, pgxstore.WithPrefix("single/"))))
 		case "fair":
-			return throughClient(fair.New(pgx.New(pool, pgx.WithPrefix("fair/"))))
+			return throughClient(fair.New(pgxstore.New(pool, pgxstore.WithPrefix("fair/"))))
 		}
-		conn, err := pgxlib.ConnectConfig(b.Context(), pool.Config().ConnConfig)
+		conn, err := pgx.ConnectConfig(b.Context(), pool.Config().ConnConfig)
 		must(b, err)
 		b.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return func(ctx context.Context) error {
-			_, err := conn.Exec(ctx, "SELECT pg_advisory_lock(2)", pgxlib.QueryExecModeExec)
+			_, err := conn.Exec(ctx, "SELECT pg_advisory_lock(2)", pgx.QueryExecModeExec)
 			if err == nil {
-				_, err = conn.Exec(ctx, "SELECT pg_advisory_unlock(2)", pgxlib.QueryExecModeExec)
+				_, err = conn.Exec(ctx, "SELECT pg_advisory_unlock(2)", pgx.QueryExecModeExec)
 			}
 			return err
 		}
@@ -246,7 +246,7 @@ func BenchmarkPostgreSQLIdleWaiters(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var all sync.WaitGroup
 	for range 10 {
-		locks := locker.New(fair.New(pgx.New(pool, pgx.WithPrefix("idle/"))))
+		locks := locker.New(fair.New(pgxstore.New(pool, pgxstore.WithPrefix("idle/"))))
 		for i := range 100 {
 			all.Go(func() { _, _ = locks.Lock(ctx, fmt.Sprint(i)) })
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/backends/goredis"
-	"github.com/lockstep-go/lockstep/backends/nats"
-	"github.com/lockstep-go/lockstep/backends/pgx"
+	"github.com/lockstep-go/lockstep/backends/natsstore"
+	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -39,7 +39,7 @@ var carriers = []carrier{
 	}},
 	{"PostgreSQL", func(tb testing.TB) backends.Store {
 		pool, _ := postgres(tb)
-		return pgx.New(pool, pgx.WithMaxTTL(longest))
+		return pgxstore.New(pool, pgxstore.WithMaxTTL(longest))
 	}},
 	{"MariaDB", func(tb testing.TB) backends.Store {
 		db, _ := mariadb(tb)
@@ -52,7 +52,7 @@ var carriers = []carrier{
 	{"etcd", func(tb testing.TB) backends.Store { return etcd.New(etcds(tb)(), etcd.WithMaxTTL(longest)) }},
 	{"NATS", func(tb testing.TB) backends.Store {
 		_, conn, _ := natsServer(tb, true)
-		return nats.New(conn, nats.WithMaxTTL(longest))
+		return natsstore.New(conn, natsstore.WithMaxTTL(longest))
 	}},
 }
 

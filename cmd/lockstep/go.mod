@@ -6,8 +6,8 @@ require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/lockstep-go/lockstep v0.0.0
 	github.com/lockstep-go/lockstep/backends/etcd v0.0.0
-	github.com/lockstep-go/lockstep/backends/nats v0.0.0
-	github.com/lockstep-go/lockstep/backends/pgx v0.0.0
+	github.com/lockstep-go/lockstep/backends/natsstore v0.0.0
+	github.com/lockstep-go/lockstep/backends/pgxstore v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -62,6 +62,6 @@ require (
 replace (
 	github.com/lockstep-go/lockstep => ../../
 	github.com/lockstep-go/lockstep/backends/etcd => ../../backends/etcd
-	github.com/lockstep-go/lockstep/backends/nats => ../../backends/nats
-	github.com/lockstep-go/lockstep/backends/pgx => ../../backends/pgx
+	github.com/lockstep-go/lockstep/backends/natsstore => ../../backends/natsstore
+	github.com/lockstep-go/lockstep/backends/pgxstore => ../../backends/pgxstore
 )

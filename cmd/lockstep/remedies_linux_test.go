@@ -52,7 +52,7 @@ func forUsers(t *testing.T, kind, text string) {
 	}
 }
 
-var goName = regexp.MustCompile(`\b(redisstore|sqlstore|pgx|etcd|nats|Store|tls)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|\bcall Install`)
+var goName = regexp.MustCompile(`\b(redisstore|sqlstore|pgxstore|etcd|natsstore|Store|tls)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|\bcall Install`)
 
 // What doctor advises against each kind of trouble, with a real store of each family.
 func TestDoctorAdvisesByTheKindOfTrouble(t *testing.T) {

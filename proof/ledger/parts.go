@@ -98,8 +98,8 @@ var Runs = map[Run][]Part{
 			{Flags: uncached + "-p 1", Packages: lookAtTheTree, Skip: released},
 		}},
 		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: racing, Skip: large}}},
-		{Name: "pgx", Tests: []Tests{{Module: "backends/pgx", Flags: racing, Skip: large}}},
-		{Name: "nats", Tests: []Tests{{Module: "backends/nats", Flags: racing, Skip: large}}},
+		{Name: "pgx", Tests: []Tests{{Module: "backends/pgxstore", Flags: racing, Skip: large}}},
+		{Name: "nats", Tests: []Tests{{Module: "backends/natsstore", Flags: racing, Skip: large}}},
 		{Name: "apart", Tests: []Tests{
 			{Module: "proof/differential", Flags: racing},
 			{Module: "middleware/otellocker", Flags: racing},
@@ -113,8 +113,8 @@ var Runs = map[Run][]Part{
 			{Module: "backends/sqlstore/dialects", Flags: cached, Packages: ".", Run: sqlite},
 		}},
 		{Name: "rueidis", Tests: []Tests{
-			{Module: "backends/rueidis", Flags: racing},
-			{Module: "backends/rueidis", Flags: cached, Packages: ".", Run: rueidis},
+			{Module: "backends/rueidisstore", Flags: racing},
+			{Module: "backends/rueidisstore", Flags: cached, Packages: ".", Run: rueidis},
 		}},
 		{Name: "command", Tests: []Tests{
 			{Module: "cmd/lockstep", Flags: cached + "-parallel 8 -timeout 20m ", Packages: ".", Skip: foreign},
@@ -147,12 +147,12 @@ var Runs = map[Run][]Part{
 			{Flags: plain, Packages: legacy, Run: "Contract//embedded"},
 		}},
 		{Name: "stores", Does: "the modules of stores, without campaigns", Tests: []Tests{
-			{Module: "backends/rueidis", Flags: full},
-			{Module: "backends/rueidis", Flags: plain, Packages: ".", Run: rueidis},
-			{Module: "backends/pgx", Flags: full, Skip: campaigns + "|" + soon},
-			{Module: "backends/pgx", Flags: plain + "-parallel 4", Packages: ".", Run: soon},
+			{Module: "backends/rueidisstore", Flags: full},
+			{Module: "backends/rueidisstore", Flags: plain, Packages: ".", Run: rueidis},
+			{Module: "backends/pgxstore", Flags: full, Skip: campaigns + "|" + soon},
+			{Module: "backends/pgxstore", Flags: plain + "-parallel 4", Packages: ".", Run: soon},
 			{Module: "backends/etcd", Flags: full, Skip: campaigns},
-			{Module: "backends/nats", Flags: full, Skip: campaigns},
+			{Module: "backends/natsstore", Flags: full, Skip: campaigns},
 			{Module: "backends/sqlstore/dialects", Flags: full, Skip: campaigns},
 			{Module: "backends/sqlstore/dialects", Flags: plain, Packages: ".", Run: sqlite},
 		}},
@@ -175,8 +175,8 @@ var Runs = map[Run][]Part{
 			{Flags: plain, Packages: "./proof/campaign", Run: soak},
 		}},
 		{Name: "postgresql", Does: "its campaigns, with clocks and controls", Tests: []Tests{
-			{Module: "backends/pgx", Flags: plain + "-parallel 16", Run: campaigns},
-			{Module: "backends/pgx", Flags: racing, Run: large, Small: true},
+			{Module: "backends/pgxstore", Flags: plain + "-parallel 16", Run: campaigns},
+			{Module: "backends/pgxstore", Flags: racing, Run: large, Small: true},
 		}},
 		{Name: "mariadb", Does: "its campaigns and those of SQLite, with clocks and controls", Tests: []Tests{
 			{Module: "backends/sqlstore/dialects", Flags: plain + "-parallel 16", Run: campaigns},
@@ -187,9 +187,9 @@ var Runs = map[Run][]Part{
 		}},
 		{Name: "clusters", Does: "the campaigns of etcd and NATS, with clocks and power cuts", Tests: []Tests{
 			{Module: "backends/etcd", Flags: plain + "-parallel 16", Run: campaigns},
-			{Module: "backends/nats", Flags: plain + "-parallel 16", Run: campaigns},
+			{Module: "backends/natsstore", Flags: plain + "-parallel 16", Run: campaigns},
 			{Module: "backends/etcd", Flags: racing, Run: large, Small: true},
-			{Module: "backends/nats", Flags: racing, Run: large, Small: true},
+			{Module: "backends/natsstore", Flags: racing, Run: large, Small: true},
 		}},
 		{Name: "simulation", Does: "2,000 schedules of each cell", Tests: []Tests{
 			{Flags: plain, Packages: "./proof/simulation", Run: "Promises", Args: "-schedules 2000"},

@@ -159,7 +159,7 @@ func TestSnippetsCompile(t *testing.T) {
 }
 
 // ofAModule finds a whole file that uses a store which is a module of its own.
-var ofAModule = regexp.MustCompile(`(?m)^\t"` + module + `/backends/(pgx|etcd|nats|rueidis)"$`)
+var ofAModule = regexp.MustCompile(`(?m)^\t"` + module + `/backends/(pgxstore|etcd|natsstore|rueidisstore)"$`)
 
 func TestASnippetThatDoesNotCompileIsFound(t *testing.T) {
 	for source, want := range map[string]string{

@@ -7,7 +7,7 @@
 //		rivals.TwoAtOnce(t)
 //		server := pgtest.Start(t)
 //		rivals.Campaign{
-//			Where: "PostgreSQL", Module: "backends/pgx", Open: open,
+//			Where: "PostgreSQL", Module: "backends/pgxstore", Open: open,
 //			Addr: func(via func(server string) string) string { return dsn(via(server.Addr())) },
 //			TTL:  time.Second,
 //			Faults: []rivals.Fault{

@@ -13,7 +13,7 @@
 // ledger does not expect it. At its end it says how long it took, and how much CPU time.
 //
 // Tests report cells (package matrix). A part of nightly whose tests do writes its cells into
-// artefacts/nightly/PART.md. Each -- of matrix begins another `go test`, which -C backends/pgx does
+// artefacts/nightly/PART.md. Each -- of matrix begins another `go test`, which -C backends/pgxstore does
 // in that module; the matrix has the cells of all. Unless a test has failed, it writes the whole
 // matrix into the file of -matrix; with -keep, the cells stay there that this run does not report.
 // With -docs it also puts the cells that docs/matrix.md shows between their marks.

@@ -210,10 +210,10 @@ func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 
 func TestARunInAnotherModuleNamesItsDirectoryFirst(t *testing.T) {
 	for want, args := range map[string][]string{
-		"test -json -v ./p":                        {"-v", "./p"},
-		"test -C backends/pgx -json -v .":          {"-C", "backends/pgx", "-v", "."},
-		"test -C backends/pgx -json -count=1 -v .": {"-count=1", "-C", "backends/pgx", "-v", "."},
-		"test -json":                               nil,
+		"test -json -v ./p":                             {"-v", "./p"},
+		"test -C backends/pgxstore -json -v .":          {"-C", "backends/pgxstore", "-v", "."},
+		"test -C backends/pgxstore -json -count=1 -v .": {"-count=1", "-C", "backends/pgxstore", "-v", "."},
+		"test -json": nil,
 	} {
 		if got := strings.Join(command(args), " "); got != want {
 			t.Errorf("go %s; want go %s", got, want)

@@ -44,11 +44,11 @@ var (
 	all = []suite{
 		{"adapters", []run{
 			{".", "./backends/goredis ./backends/redigo ./backends/redisstore/... -skip ^TestACL|^TestSecurity", true},
-			{"backends/rueidis", ".", true},
+			{"backends/rueidisstore", ".", true},
 		}},
 		{"permissions", []run{
 			{".", "./backends/goredis ./backends/redigo" + permissions, false},
-			{"backends/rueidis", "." + permissions, false},
+			{"backends/rueidisstore", "." + permissions, false},
 		}},
 		{"strategies", []run{{".", "./strategies/... ./locker/...", false}}},
 		{"campaigns", []run{
@@ -60,7 +60,7 @@ var (
 		{"adapters", []run{
 			{".", "./backends/goredis ./backends/redigo" + contract, false},
 			{".", "./backends/redisstore -run ^TestNoKeyEndsEarly", false},
-			{"backends/rueidis", "." + contract, false},
+			{"backends/rueidisstore", "." + contract, false},
 		}},
 		all[1],
 	}

@@ -131,7 +131,7 @@ func TestAPageWithoutAStampIsAnError(t *testing.T) {
 func TestVersionsAreThoseOfTheModules(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "go.mod", "module m\n\nrequire (\n\tgithub.com/redis/go-redis/v9 v9.1.0\n\tgithub.com/other/thing v1.0.0\n)\n")
-	write(t, dir, "backends/pgx/go.mod", "module p\n\nrequire github.com/jackc/pgx/v5 v5.2.0\n")
+	write(t, dir, "backends/pgxstore/go.mod", "module p\n\nrequire github.com/jackc/pgx/v5 v5.2.0\n")
 	if got := Versions(dir); got != "jackc/pgx/v5 v5.2.0, redis/go-redis/v9 v9.1.0" {
 		t.Errorf("Versions = %s", got)
 	}

@@ -240,7 +240,7 @@ func TestInstallAgainAndAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Programs install at each start: see TestInstallWaitsForNoTransactionIfAllIsThere in backends/pgx.
+// Programs install at each start: see TestInstallWaitsForNoTransactionIfAllIsThere in backends/pgxstore.
 func TestInstallWaitsForNoReaderIfAllIsThere(t *testing.T) {
 	both(t, func(t *testing.T, d dialect) {
 		dsn := d.dsn(t)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 )
@@ -201,7 +201,7 @@ func adviseEtcd(err error) (string, bool) {
 }
 
 func adviseNATS(err error) (string, bool) {
-	e, ok := errors.AsType[*nats.Error](err)
+	e, ok := errors.AsType[*natsstore.Error](err)
 	if !ok {
 		return "", false
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends/etcd"
-	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 )
@@ -24,7 +24,7 @@ func TestAdviceByTheKindOfError(t *testing.T) {
 	state := func(state string) error { return &sqlstore.StatementError{State: state, Err: errors.New("told")} }
 	member := func(text string) error { return &etcd.Error{Err: errors.New(text)} }
 	server := func(code int, text string) error {
-		return &nats.Error{Code: code, Server: "a:1", Err: errors.New(text)}
+		return &natsstore.Error{Code: code, Server: "a:1", Err: errors.New(text)}
 	}
 	untrusted := error(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})
 	down := error(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})

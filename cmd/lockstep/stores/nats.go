@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/nats"
+	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
-	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go"
 )
 
 // NATS is a JetStream stream. The parameters of the URL are stream and subject, if the programs use
@@ -52,20 +52,20 @@ func openNATS(_ context.Context, text string, o command.Options) (*command.Store
 		if u.Scheme != "nats+tls" {
 			return nil, errNoTLS
 		}
-		opts = append(opts, natsgo.Secure(files))
+		opts = append(opts, nats.Secure(files))
 	}
 	failed := make(chan error, 1) // the first attempt to connect: the connection does not keep why
-	opts = append(opts, natsgo.ReconnectErrHandler(func(_ *natsgo.Conn, err error) {
+	opts = append(opts, nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
 		select {
 		case failed <- err:
 		default:
 		}
 	}))
-	conn, err := natsgo.Connect(natsServers(u, others), opts...)
+	conn, err := nats.Connect(natsServers(u, others), opts...)
 	if err != nil {
 		return nil, err
 	}
-	store := nats.New(conn, natsStream(q, o)...)
+	store := natsstore.New(conn, natsStream(q, o)...)
 	return &command.Store{
 		Backend: store,
 		Check: func(ctx context.Context) (command.Report, error) {
@@ -117,46 +117,46 @@ func natsServers(u *url.URL, others []string) string {
 }
 
 // natsOptions let a call fail while no server answers, instead of the start of the command.
-func natsOptions(q url.Values) []natsgo.Option {
-	opts := []natsgo.Option{
-		natsgo.RetryOnFailedConnect(true), natsgo.MaxReconnects(-1), natsgo.PingInterval(2 * time.Second), natsgo.Timeout(2 * time.Second),
-		natsgo.ErrorHandler(func(*natsgo.Conn, *natsgo.Subscription, error) {}), // the calls tell
+func natsOptions(q url.Values) []nats.Option {
+	opts := []nats.Option{
+		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.PingInterval(2 * time.Second), nats.Timeout(2 * time.Second),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the calls tell
 	}
 	if file := q.Get("creds"); file != "" {
-		opts = append(opts, natsgo.UserCredentials(file))
+		opts = append(opts, nats.UserCredentials(file))
 	}
 	return opts
 }
 
-func natsStream(q url.Values, o command.Options) []nats.Option {
-	opts := []nats.Option{nats.WithMaxTTL(o.MaxTTL)}
+func natsStream(q url.Values, o command.Options) []natsstore.Option {
+	opts := []natsstore.Option{natsstore.WithMaxTTL(o.MaxTTL)}
 	if name := q.Get("stream"); name != "" {
-		opts = append(opts, nats.WithStream(name))
+		opts = append(opts, natsstore.WithStream(name))
 	}
 	if subject := q.Get("subject"); subject != "" {
-		opts = append(opts, nats.WithSubject(subject))
+		opts = append(opts, natsstore.WithSubject(subject))
 	}
 	return opts
 }
 
 func remedyNATS(f backends.Finding) string {
 	switch f.Problem {
-	case nats.ProblemVersion:
+	case natsstore.ProblemVersion:
 		return "upgrade the servers to NATS 2.11 or later"
-	case nats.ProblemInstall:
+	case natsstore.ProblemInstall:
 		return "lockstep install, as a user who may publish to $JS.API.STREAM.CREATE.STREAM"
-	case nats.ProblemSettings:
+	case natsstore.ProblemSettings:
 		return "nats stream edit STREAM; or stream=NAME in the URL, and lockstep install"
-	case nats.ProblemPersistence:
+	case natsstore.ProblemPersistence:
 		return "nats stream rm STREAM while no lock is held, then lockstep install"
-	case nats.ProblemSync:
-		return fmt.Sprintf("jetstream { sync_interval: always } in the configuration of each server; then -allow %s", nats.ProblemSync)
-	case nats.ProblemReplicas:
+	case natsstore.ProblemSync:
+		return fmt.Sprintf("jetstream { sync_interval: always } in the configuration of each server; then -allow %s", natsstore.ProblemSync)
+	case natsstore.ProblemReplicas:
 		if strings.Contains(f.Detail, "offline") {
 			return "nats server report jetstream; start the server again"
 		}
 		return "nats stream edit STREAM --replicas 3"
-	case nats.ProblemClock:
+	case natsstore.ProblemClock:
 		return "chronyc makestep on the host of the leader, or on this one, while no lock is held"
 	}
 	return ""

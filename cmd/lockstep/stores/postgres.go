@@ -6,14 +6,14 @@ import (
 	"strings"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/backends/pgx"
+	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/cmd/lockstep/command"
 )
 
-// PostgreSQL is a database with the schema lockstep (pgx.Install). The parameter listener
+// PostgreSQL is a database with the schema lockstep (pgxstore.Install). The parameter listener
 // has a second URL, percent-encoded: wake-ups come through this one, past a pooler. wakes=off is
-// pgx.WithoutWakes. ca, cert and key name files, as sslrootcert, sslcert and sslkey do. With them
+// pgxstore.WithoutWakes. ca, cert and key name files, as sslrootcert, sslcert and sslkey do. With them
 // sslmode is verify-full unless the URL says otherwise.
 func PostgreSQL() command.Family {
 	return command.Family{
@@ -32,23 +32,23 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 	if err != nil {
 		return nil, err
 	}
-	opts := []pgx.Option{pgx.WithMaxTTL(o.MaxTTL)}
+	opts := []pgxstore.Option{pgxstore.WithMaxTTL(o.MaxTTL)}
 	if o.Prefix != "" {
-		opts = append(opts, pgx.WithPrefix(o.Prefix))
+		opts = append(opts, pgxstore.WithPrefix(o.Prefix))
 	}
 	q := u.Query()
 	if direct := q.Get("listener"); direct != "" {
 		if direct, err = sslFiles(direct); err != nil {
 			return nil, err
 		}
-		opts = append(opts, pgx.WithListener(direct))
+		opts = append(opts, pgxstore.WithListener(direct))
 	}
 	off, err := isOff(q, "wakes")
 	if err != nil {
 		return nil, err
 	}
 	if off {
-		opts = append(opts, pgx.WithoutWakes())
+		opts = append(opts, pgxstore.WithoutWakes())
 	}
 	if q.Has("listener") || u.Query().Has("wakes") {
 		q.Del("listener")
@@ -57,7 +57,7 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 	if text, err = sslFiles(text); err != nil {
 		return nil, err
 	}
-	store, pool, err := pgx.Open(ctx, text, opts...)
+	store, pool, err := pgxstore.Open(ctx, text, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func openPostgreSQL(ctx context.Context, text string, o command.Options) (*comma
 		},
 		Remedy:  remedyPostgreSQL,
 		Advise:  advise(advisePostgreSQL),
-		Install: func(ctx context.Context) error { return pgx.Install(ctx, pool) },
+		Install: func(ctx context.Context) error { return pgxstore.Install(ctx, pool) },
 		Schema:  sqlstore.PostgreSQLSchema(),
 		Grants:  sqlstore.PostgreSQLGrants,
 		Close:   pool.Close,

@@ -18,7 +18,7 @@ func TestEveryFindingHasARemedy(t *testing.T) {
 		"redisstore": {remedyRedis},
 		"sqlstore":   {remedyPostgreSQL, remedyMySQL, remedySQLite},
 		"etcd":       {remedyEtcd},
-		"nats":       {remedyNATS},
+		"natsstore":  {remedyNATS},
 	} {
 		problems := problemsIn(t, "../../../backends/"+folder+"/check.go")
 		if len(problems) < 5 {

@@ -14,7 +14,7 @@ import (
 )
 
 // goNames are what only programmers can use.
-var goNames = regexp.MustCompile(`\b(redisstore|sqlstore|pgx|etcd|nats|redlock|locker|goredis|Store|tls|sql)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|(^|[^` + "`" + `])\bInstall\b|\bDSN\b`)
+var goNames = regexp.MustCompile(`\b(redisstore|sqlstore|pgxstore|etcd|natsstore|redlock|locker|goredis|Store|tls|sql)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|(^|[^` + "`" + `])\bInstall\b|\bDSN\b`)
 
 // unseen are texts that the command never shows: it gives no nil, opens its clients by Open, and leaves drift and
 // node limit as they are.
@@ -25,7 +25,7 @@ var unseen = regexp.MustCompile(`is nil$|use Open, or Quarantine of the adapter$
 func TestTheCommandNamesNoOptionOfAPackage(t *testing.T) {
 	words := command.Program{Stores: []command.Family{Redis(), PostgreSQL(), MySQL(), SQLite(), Etcd(), NATS()}}.Words()
 	translated := 0
-	for _, folder := range []string{"backends/redisstore", "backends/redisstore/driver", "backends/sqlstore", "backends/pgx", "backends/etcd", "backends/nats", "strategies/redlock"} {
+	for _, folder := range []string{"backends/redisstore", "backends/redisstore/driver", "backends/sqlstore", "backends/pgxstore", "backends/etcd", "backends/natsstore", "strategies/redlock"} {
 		for _, text := range textsIn(t, "../../../"+folder) {
 			if !goNames.MatchString(text) || unseen.MatchString(text) {
 				continue

@@ -1,0 +1,74 @@
+package natsstore
+
+import (
+	"sync"
+	"time"
+)
+
+// grants are the messages that this store has written and that may still be there. A release or
+// renewal with a known sequence is one round trip instead of two. The server compares the sequence,
+// so an entry that is out of date only costs the second round trip.
+type grants struct {
+	mu      sync.Mutex
+	all     map[grant]remembered
+	sweepAt int
+}
+
+type grant struct{ key, value string }
+
+type remembered struct {
+	entry
+	ends time.Time
+}
+
+const firstSweep = 1024
+
+func (g *grants) put(key, value string, e *entry) {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil {
+		g.all, g.sweepAt = map[grant]remembered{}, firstSweep
+	}
+	if len(g.all) >= g.sweepAt { // some have ended without a release
+		for k, r := range g.all {
+			if now.After(r.ends) {
+				delete(g.all, k)
+			}
+		}
+		g.sweepAt = max(firstSweep, 2*len(g.all))
+	}
+	r := remembered{*e, now.Add(time.Duration(e.ttl) * time.Second)}
+	r.value = value
+	g.all[grant{key, value}] = r
+}
+
+// clear forgets all.
+func (g *grants) clear() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	clear(g.all)
+}
+
+// get returns nil if the store does not know.
+func (g *grants) get(key, value string) *entry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.all[grant{key, value}]
+	if !ok {
+		return nil
+	}
+	return &r.entry
+}
+
+// take is get, and forgets.
+func (g *grants) take(key, value string) *entry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r, ok := g.all[grant{key, value}]
+	if !ok {
+		return nil
+	}
+	delete(g.all, grant{key, value})
+	return &r.entry
+}

@@ -1,0 +1,209 @@
+package natsstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The headers of a message. The first three are those of the server.
+const (
+	headerTTL      = "Nats-TTL"
+	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerStream   = "Nats-Expected-Stream"
+	headerNumber   = "Lockstep-Number" // the sequence of the first message of a grant
+)
+
+// mark is what the data of a lock begins with. A message without it is not ours.
+const mark = "="
+
+// requestLimit is how long a request waits for its answer if its ctx lasts longer. A server answers
+// nothing to a request for a stream whose leader can't be reached.
+const requestLimit = 5 * time.Second
+
+// An entry is the message of a lock.
+type entry struct {
+	seq    uint64
+	number uint64 // of the grant
+	ttl    int64  // in seconds; 0: it has no expiry
+	value  string
+	stored time.Time // by the clock of the server
+}
+
+// locks and wakes are the subjects of a key.
+func (s *Store) locks(key string) string { return s.config.subject + ".lock." + escape(key) }
+func (s *Store) wakes(key string) string { return s.config.subject + ".wake." + escape(key) }
+
+// escape makes a key one word of a subject, which people can read. What may not be there, and %,
+// becomes % and two hexadecimal digits, as in a URL. The empty key is % alone.
+func escape(key string) string {
+	if key == "" {
+		return "%"
+	}
+	var b strings.Builder
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', strings.IndexByte("-_:/@=+,~", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// keyOf is the key that escape has made a word of. It is not ok for a word that no store writes.
+func keyOf(word string) (key string, ok bool) {
+	if word == "%" {
+		return "", true
+	}
+	key, err := url.PathUnescape(word)
+	return key, err == nil && escape(key) == word
+}
+
+// publish stores value with the TTL of e, if the sequence of the last message is that of e. It does
+// not set Nats-Msg-Id: the server would acknowledge a duplicate of a message that was deleted
+// since.
+func (s *Store) publish(ctx context.Context, key, value string, e *entry) (seq uint64, err error) {
+	m := nats.NewMsg(s.locks(key))
+	m.Data = []byte(mark + value)
+	m.Header[headerTTL] = []string{strconv.FormatInt(e.ttl, 10) + "s"}
+	m.Header[headerExpected] = []string{strconv.FormatUint(e.seq, 10)}
+	m.Header[headerStream] = []string{s.config.stream}
+	if e.number != 0 {
+		m.Header[headerNumber] = []string{strconv.FormatUint(e.number, 10)}
+	}
+	var ack struct {
+		Seq uint64 `json:"seq"`
+		failure
+	}
+	if err := s.request(ctx, m, &ack); err != nil {
+		return 0, err
+	}
+	return ack.Seq, nil
+}
+
+// last reads the last message of a key, or nil, from the leader of the stream. If that fails, the call has
+// done nothing: whatever was sent before was refused.
+func (s *Store) last(ctx context.Context, key string) (*entry, error) {
+	var reply struct {
+		Message struct {
+			Seq    uint64    `json:"seq"`
+			Header []byte    `json:"hdrs"`
+			Data   []byte    `json:"data"`
+			Time   time.Time `json:"time"`
+		} `json:"message"`
+		failure
+	}
+	err := notDone(s.api(ctx, "STREAM.MSG.GET", map[string]any{"last_by_subj": s.locks(key)}, &reply))
+	if code(err) == codeNoMessage {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	value, ours := strings.CutPrefix(string(reply.Message.Data), mark)
+	if !ours {
+		return nil, errWrongType
+	}
+	header, err := nats.DecodeHeadersMsg(reply.Message.Header)
+	if len(reply.Message.Header) > 0 && err != nil {
+		return nil, errWrongType
+	}
+	e := &entry{seq: reply.Message.Seq, number: reply.Message.Seq, value: value, stored: reply.Message.Time, ttl: ttlOf(header.Get(headerTTL))}
+	if n, err := strconv.ParseUint(header.Get(headerNumber), 10, 64); err == nil {
+		e.number = n
+	}
+	return e, nil
+}
+
+// ttlOf reads the header as the server does: as a duration, whose fraction of a second does not
+// count, or as a number of seconds. Any other text means no expiry.
+func ttlOf(header string) int64 {
+	if d, err := time.ParseDuration(header); err == nil {
+		return int64(d.Seconds())
+	}
+	n, err := strconv.ParseInt(header, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// remove deletes a message by its sequence.
+func (s *Store) remove(ctx context.Context, seq uint64) (deleted bool, err error) {
+	var reply struct {
+		Success bool `json:"success"`
+		failure
+	}
+	err = s.api(ctx, "STREAM.MSG.DELETE", map[string]any{"seq": seq, "no_erase": true}, &reply)
+	if isGone(err) {
+		return false, nil
+	}
+	return err == nil && reply.Success, err
+}
+
+// info asks for the stream.
+func (s *Store) info(ctx context.Context) (*streamInfo, error) {
+	info := new(streamInfo)
+	if err := notDone(s.api(ctx, "STREAM.INFO", nil, info)); err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// api sends a request about the stream.
+func (s *Store) api(ctx context.Context, name string, content any, reply answer) error {
+	m := nats.NewMsg(apiSubject(name, s.config.stream))
+	if content != nil {
+		data, err := json.Marshal(content)
+		if err != nil {
+			return err
+		}
+		m.Data = data
+	}
+	return s.request(ctx, m, reply)
+}
+
+func apiSubject(name, stream string) string { return "$JS.API." + name + "." + stream }
+
+// An answer embeds a failure.
+type answer interface{ failed() *apiError }
+
+type failure struct {
+	Error *apiError `json:"error"`
+}
+
+func (f failure) failed() *apiError { return f.Error }
+
+// request sends a message once, and waits for the answer.
+func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
+	if err := s.over(ctx); err != nil {
+		return err
+	}
+	// A message for a connection that is down would be kept, and sent when the ctx has long ended.
+	if status := s.conn.Status(); status != nats.CONNECTED {
+		return s.notConnected(status)
+	}
+	limited, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	before, heard := s.conn.LastError(), s.rests.request()
+	got, err := s.conn.RequestMsgWithContext(limited, m)
+	if err != nil {
+		return s.explain(ctx, m.Subject, before, err)
+	}
+	heard()
+	if err := json.Unmarshal(got.Data, reply); err != nil {
+		return s.error(fmt.Errorf("the answer to %s is not that of JetStream: %w", m.Subject, err))
+	}
+	if told := reply.failed(); told != nil {
+		return s.told(told)
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package pgxstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lockstep-go/lockstep/backends/pgxstore"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/strategies/single"
+)
+
+// application is the pool of an application with few connections.
+func application(t *testing.T, dsn string, most int32) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = most
+	pgxstore.Configure(config)
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// occupy begins transactions of the application until all connections of its pool are used.
+func occupy(t *testing.T, pool *pgxpool.Pool) (end func()) {
+	t.Helper()
+	var all []pgx.Tx
+	for range pool.Config().MaxConns {
+		tx, err := pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tx)
+	}
+	end = sync.OnceFunc(func() {
+		for _, tx := range all {
+			_ = tx.Rollback(context.Background())
+		}
+	})
+	t.Cleanup(end) // the pool waits for it when it is closed
+	return end
+}
+
+// connections counts those of the server that are not of the admin's pool.
+func connections(t *testing.T, admin *pgxpool.Pool, where string) (n int) {
+	t.Helper()
+	err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'admin' AND "+where).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
+	const ttl, held = 2 * time.Second, 12
+	server := pgtest.Start(t, "fsync=off")
+	admin := install(t, server.DSN()+" application_name=admin")
+	pool := application(t, server.DSN(), 4)
+	store := pgxstore.New(pool)
+	locks := locker.New(single.New(store), locker.WithTTL(ttl))
+	var all []*locker.Lock
+	for i := range held {
+		l, err := locks.Lock(t.Context(), fmt.Sprint("payment/", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	end := occupy(t, pool)
+
+	var from time.Time
+	if err := admin.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&from); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all locks live for three times the TTL", func() bool {
+		var n int
+		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.lock WHERE kind = 1 AND expires > $1", from.Add(3*ttl)).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if err := l.Context().Err(); err != nil {
+				t.Fatalf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
+			}
+		}
+		return n == held
+	})
+
+	eventually(t, "an attempt says that the pool is used up", func() bool { // on a busy machine the answer may be late
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := locks.TryLock(ctx, "another")
+		var failed *locker.Error
+		var unsent interface{ Unsent() bool }
+		return errors.Is(err, context.DeadlineExceeded) && errors.As(err, &failed) && failed.ErrorType() == "pool_exhausted" &&
+			errors.As(err, &unsent) && unsent.Unsent() && strings.Contains(err.Error(), "all 4 connections of the pool are in use")
+	})
+	for _, l := range all {
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+	}
+	end()
+	drained, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := locks.Drain(drained); err != nil {
+		t.Errorf("Drain = %v; want nothing to be cleaned up", err)
+	}
+	eventually(t, "only connections of the pool are left", func() bool { return connections(t, admin, "true") <= 4 })
+}
+
+// A transaction of the application that has a row must not keep the renewals of other locks from their
+// connections.
+func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
+	const ttl = 2 * time.Second
+	server := pgtest.Start(t, "fsync=off")
+	admin := install(t, server.DSN()+" application_name=admin")
+	pool := application(t, server.DSN(), 4)
+	store := pgxstore.New(pool)
+	locks := locker.New(single.New(store), locker.WithTTL(ttl))
+	var all []*locker.Lock
+	for i := range 8 {
+		l, err := locks.Lock(t.Context(), fmt.Sprint("k", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	guarded, free := all[:4], all[4:]
+	var transactions []pgx.Tx
+	for _, l := range guarded {
+		tx, err := pool.Begin(t.Context())
+		if err == nil {
+			err = store.Guard(t.Context(), pgxstore.InTx(tx), l.Lease())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		transactions = append(transactions, tx)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	}
+	for _, l := range guarded { // until the leases have ended, since nobody can renew them
+		select {
+		case <-l.Context().Done():
+		case <-time.After(patience):
+			t.Fatalf("%s is not lost after %v", l.Lease().Key, patience)
+		}
+	}
+	eventually(t, "the leases of the guarded locks end on the server too", func() bool {
+		var n int
+		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.lock WHERE expires > clock_timestamp()").Scan(&n)
+		return err == nil && n == len(free)
+	})
+	for _, l := range free {
+		if err := l.Context().Err(); err != nil {
+			t.Errorf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
+		}
+	}
+	for _, tx := range transactions {
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A connection of the reserve that goes to another server than the pool renews nothing.
+func TestARenewalCountsOnlyOnTheServerThatGrants(t *testing.T) {
+	first := pgtest.Start(t, "fsync=off")
+	admin := install(t, first.DSN())
+	standby := first.Standby(t)
+	awaitReplication(t, admin, 1)
+
+	config, err := pgxpool.ParseConfig(first.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	other, err := pgxpool.ParseConfig(standby.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherPool, err := pgxpool.NewWithConfig(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(otherPool.Close)
+
+	store := sqlstore.PostgreSQLOver(pgxstore.Split(pool, otherPool), nil, sqlstore.WithMaxTTL(maxTTL))
+	if r, err := store.SetNX(t.Context(), "k", "token", time.Minute); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	awaitReplication(t, admin, 1)
+	standby.Promote()
+	var before, after time.Time
+	if err := otherPool.QueryRow(t.Context(), "SELECT expires FROM lockstep.lock WHERE key = 'k'").Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	end := occupy(t, pool)
+	time.AfterFunc(200*time.Millisecond, end) // the renewal waits for it
+	if ok, err := store.ExpireIf(t.Context(), "k", "token", 10*time.Minute); err != nil || !ok {
+		t.Errorf("ExpireIf = %v, %v", ok, err)
+	}
+	if err := otherPool.QueryRow(t.Context(), "SELECT expires FROM lockstep.lock WHERE key = 'k'").Scan(&after); err != nil || !after.Equal(before) {
+		t.Errorf("the lock on the other server ends at %v, %v; want %v", after, err, before)
+	}
+	var left time.Duration
+	if _, left, _ = (outside{t, admin}).Get("k"); left < 5*time.Minute {
+		t.Errorf("the lock on the server that granted lives for %v; want 10m", left)
+	}
+}
+
+func TestCheckFindsAPoolThatIsTooSmall(t *testing.T) {
+	server := pgtest.Start(t, "fsync=off")
+	install(t, server.DSN())
+	for most, want := range map[int32]bool{1: true, 2: true, 3: false} {
+		r, err := pgxstore.New(application(t, server.DSN(), most), pgxstore.WithoutWakes()).Check(t.Context())
+		found := false
+		for _, f := range r.Findings {
+			found = found || f.Problem == sqlstore.ProblemPool
+		}
+		if err != nil || found != want || r.Err(sqlstore.ProblemPersistence) != nil {
+			t.Errorf("%d connections: %v, %v; want a finding: %v", most, r, err, want)
+		}
+	}
+}

@@ -1,0 +1,420 @@
+package pgxstore_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/pgxstore"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/proof/full"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
+)
+
+// scale is small, or large with LOCKSTEP_TORTURE=1.
+func scale(small, large int) int {
+	if full.Size() {
+		return large
+	}
+	return small
+}
+
+// backdate lets all rows be older by d.
+func (o outside) backdate(d time.Duration) {
+	o.t.Helper()
+	o.exec(strings.ReplaceAll(`UPDATE lockstep.lock SET expires = expires - AGE, look = look - AGE;
+		UPDATE lockstep.number SET kept = kept - AGE, look = look - AGE;
+		UPDATE lockstep.hold SET expires = expires - AGE;
+		UPDATE lockstep.waiter SET seen = seen - AGE, reserved = reserved - AGE`, "AGE", fmt.Sprintf("interval '%d microseconds'", d.Microseconds())))
+}
+
+// rows counts the rows of all tables but that of the version.
+func (o outside) rows() (n int) {
+	o.t.Helper()
+	err := o.pool.QueryRow(o.t.Context(), `SELECT (SELECT count(*) FROM lockstep.lock) + (SELECT count(*) FROM lockstep.number) + (SELECT count(*) FROM lockstep.hold)
+		+ (SELECT count(*) FROM lockstep.waiter) + (SELECT count(*) FROM lockstep.watcher)`).Scan(&n)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return n
+}
+
+func granted(t *testing.T) func(backends.Result, error) uint64 {
+	return func(r backends.Result, err error) uint64 {
+		t.Helper()
+		if err != nil || !r.OK {
+			t.Fatalf("got %+v, %v; want it granted", r, err)
+		}
+		return r.Fence
+	}
+}
+
+// A program comes each minute, takes a key of its own, and ends. Every other one crashes, and leaves a waiter,
+// a watcher and a number of a minute too. It has no time to sweep later, and no other program sweeps. A week has 10,080
+// minutes: all of them with LOCKSTEP_TORTURE=1. 400 show the same, since a row is to live for an hour.
+func TestAWeekOfProgramsThatLiveForASecondLeavesFewRows(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	o, grant := outside{t, pool}, granted(t)
+	first := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
+	grant(first.SetNX(t.Context(), "held", "token", maxTTL))
+	grant(first.Enter(t.Context(), "permits", "token", maxTTL, backends.Admission{Limit: 2}))
+	if n := grant(first.SetNXFenced(t.Context(), "counted", "token", time.Minute)); n != 1 {
+		t.Fatalf("the number is %d", n)
+	}
+	if err := first.WatchQueued(t.Context(), "held", "waiter", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	last, minutes := uint64(0), scale(400, 10_080)
+	for i := range minutes {
+		s, key := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL), pgxstore.WithoutWakes()), fmt.Sprintf("job %05d", i*7919%minutes)
+		grant(s.SetNX(t.Context(), key, "token", 30*time.Second))
+		switch i % 4 {
+		case 0:
+			if ok, err := s.DeleteIf(t.Context(), key, "token"); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		case 1:
+			grant(s.Enter(t.Context(), "shared "+key, "token", 30*time.Second, backends.Admission{}))
+		case 2:
+			o.exec(`INSERT INTO lockstep.waiter (key, waiter, channel, holds, most, seen) VALUES ($1, $2, 'nobody', '', 0, clock_timestamp())`, []byte(key), fmt.Sprint(i))
+		case 3:
+			o.exec(`INSERT INTO lockstep.watcher VALUES ($1, 'nobody')`, []byte(key))
+		}
+		if n, err := first.SetNXQueued(t.Context(), "held", "next", time.Minute, backends.Turn{Waiter: "waiter"}); err != nil || n.OK || n.Position != 1 {
+			t.Fatalf("in minute %d the queued waiter has the position %d, %v", i, n.Position, err)
+		}
+		if i%20 == 0 { // numbers in use
+			if n := grant(s.SetNXNumbered(t.Context(), "numbered", fmt.Sprint("token ", i), time.Minute, backends.Turn{})); n <= last {
+				t.Fatalf("in minute %d the number is %d after %d", i, n, last)
+			} else {
+				last = n
+			}
+			ok, err := s.ExpireIf(t.Context(), "held", "token", maxTTL)
+			if err != nil || !ok {
+				t.Fatalf("in minute %d held was not held any more: %v", i, err)
+			}
+			if ok, err = s.Renew(t.Context(), "permits", "token", maxTTL); err != nil || !ok {
+				t.Fatalf("in minute %d the permit had ended: %v", i, err)
+			}
+		}
+		o.backdate(time.Minute)
+	}
+	if n := o.rows(); n > 200 || n < 60 {
+		t.Errorf("%d rows are left after %d minutes; want those of the last hour, and at most 200", n, minutes)
+	}
+	if n := grant(first.SetNXFenced(t.Context(), "counted", "token", time.Minute)); n != 2 {
+		t.Errorf("the number is %d; want 2", n)
+	}
+}
+
+// Sweeps find keys that have been free for hours, just when somebody takes them.
+func TestASweepRemovesNoKeyThatIsTakenMeanwhile(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	o, s := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
+	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	last := map[string]uint64{}
+	for round := range scale(100, 2000) {
+		o.exec(`UPDATE lockstep.lock SET expires = '-infinity', look = '-infinity'; UPDATE lockstep.hold SET expires = '-infinity';
+			UPDATE lockstep.number SET look = '-infinity', kept = CASE WHEN key < 'd' THEN '-infinity' ELSE kept END`)
+		start := make(chan struct{})
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				<-start
+				if err := s.Sweep(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		numbers, token := make([]uint64, len(keys)), fmt.Sprint("token ", round)
+		for i, key := range keys {
+			all.Go(func() {
+				<-start
+				r, err := s.SetNXNumbered(t.Context(), key, token, 10*time.Minute, backends.Turn{})
+				if err != nil || !r.OK {
+					t.Errorf("SetNXNumbered = %+v, %v", r, err)
+				}
+				numbers[i] = r.Fence
+				if r, err := s.Enter(t.Context(), "shared "+key, token, 10*time.Minute, backends.Admission{Limit: 1}); err != nil || !r.OK {
+					t.Errorf("Enter = %+v, %v", r, err)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		for i, key := range keys {
+			if ok, err := s.ExpireIf(t.Context(), key, token, 20*time.Minute); err != nil || !ok {
+				t.Errorf("round %d: ExpireIf(%s) = %v, %v: a sweep has removed a lock that is held", round, key, ok, err)
+			}
+			if ok, err := s.Renew(t.Context(), "shared "+key, token, 20*time.Minute); err != nil || !ok {
+				t.Errorf("round %d: Renew(%s) = %v, %v: a sweep has removed a permit that is held", round, key, ok, err)
+			}
+			if numbers[i] <= last[key] {
+				t.Errorf("round %d: the number of %s is %d after %d", round, key, numbers[i], last[key])
+			}
+			last[key] = numbers[i]
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// All that is due is live but for the oldest of each kind. A sweep looks at all, and removes those.
+func TestASweepLeavesWhatIsNeeded(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	o, s, grant := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
+	grant(s.SetNX(t.Context(), "held", "token", maxTTL))
+	grant(s.SetNXNumbered(t.Context(), "numbered", "token", maxTTL, backends.Turn{}))
+	if ok, err := s.DeleteIf(t.Context(), "numbered", "token"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	grant(s.SetNX(t.Context(), "foreign", "token", maxTTL))
+	grant(s.Enter(t.Context(), "permits", "token", maxTTL, backends.Admission{}))
+	insert := `INSERT INTO lockstep.waiter (key, waiter, channel, holds, most, seen) VALUES ($1, $2, 'nobody', '', 0, clock_timestamp() - $3::text::interval)`
+	o.exec(insert, []byte("free"), "alive", "5 minutes")
+	o.exec(insert, []byte("held"), "dead", "11 minutes")
+	o.exec(`INSERT INTO lockstep.lock (key, expires) VALUES ('free', '-infinity'), ('gone', '-infinity'), ('young', clock_timestamp() - interval '50 minutes')`)
+	o.exec(`INSERT INTO lockstep.hold VALUES ('gone', 'token', '-infinity')`)
+	o.exec(`INSERT INTO lockstep.watcher VALUES ('gone', 'nobody'), ('held', 'somebody')`)
+	o.exec(`INSERT INTO lockstep.number VALUES ('gone', 1, clock_timestamp() - interval '1 second')`)
+	o.exec(`UPDATE lockstep.lock SET look = '-infinity', expires = CASE WHEN key = 'foreign' THEN 'infinity' ELSE expires END; UPDATE lockstep.number SET look = '-infinity'`)
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]string{
+		"lock": "foreign free held numbered permits young", "number": "numbered", "hold": "permits", "waiter": "free", "watcher": "held",
+	} {
+		var got string
+		err := pool.QueryRow(t.Context(), "SELECT coalesce(string_agg(convert_from(key, 'UTF8'), ' ' ORDER BY key), '') FROM lockstep."+table).Scan(&got)
+		if err != nil || got != want {
+			t.Errorf("%s has the keys %q, %v; want %q", table, got, err, want)
+		}
+	}
+	var due int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM lockstep.lock WHERE look < clock_timestamp()`).Scan(&due); err != nil || due != 0 {
+		t.Errorf("%d keys are due still, %v", due, err)
+	}
+}
+
+// A table that an older program has filled goes in steps, and a call that adds a row pays for a few.
+func TestSweepGoesOnWhileThereAreRowsToRemove(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	o, s, grant := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
+	for i := range 250 {
+		grant(s.SetNX(t.Context(), fmt.Sprint(i), "token", time.Minute))
+	}
+	o.backdate(3 * time.Hour)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM lockstep.lock WHERE key = '7' FOR UPDATE"); err != nil { // nobody waits for it
+		t.Fatal(err)
+	}
+	grant(s.SetNX(t.Context(), "held", "token", time.Minute))
+	if n := o.rows(); n != 250+1-4 {
+		t.Errorf("after one call that adds a row there are %d rows; want 4 of 250 to be gone", n)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := o.rows(); n != 2 {
+		t.Errorf("%d rows are left; want the one that is held, and the one that is locked", n)
+	}
+}
+
+// older is a server with the tables and functions of commit f3fa788, which had no version.
+func older(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool := dial(t, pgtest.Start(t, "fsync=off").DSN())
+	outside{t, pool}.exec(version1(t))
+	return pool
+}
+
+func version1(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../sqlstore/testdata/version1.postgresql.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// 50 clients lock with the functions of version 1, and Install changes them meanwhile.
+func TestAnOlderInstallationIsUpgradedWhileLocksAreHeld(t *testing.T) {
+	pool := older(t)
+	if r, err := pgxstore.New(pool, pgxstore.WithoutWakes()).Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) == nil {
+		t.Errorf("Check of the older installation = %v, %v; want it found", r, err)
+	}
+	s, grant := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
+	grant(s.SetNX(t.Context(), "held", "token", maxTTL))
+	grant(s.Enter(t.Context(), "permits", "token", maxTTL, backends.Admission{Limit: 1}))
+	if n := grant(s.SetNXFenced(t.Context(), "counted", "token", maxTTL)); n != 1 {
+		t.Fatal(n)
+	}
+	stop, errs := make(chan struct{}), make(chan error, 50)
+	for i := range 50 {
+		go func() {
+			errs <- func() error {
+				last := uint64(0)
+				for round := 0; ; round++ {
+					key, token := fmt.Sprint("key ", i), fmt.Sprint("token ", round)
+					r, err := s.SetNXNumbered(t.Context(), key, token, maxTTL, backends.Turn{})
+					if err != nil || !r.OK || r.Fence <= last {
+						return fmt.Errorf("SetNXNumbered = %+v, %w", r, err)
+					}
+					last = r.Fence
+					if r, err := s.Enter(t.Context(), "shared "+key, token, maxTTL, backends.Admission{Limit: 1}); err != nil || !r.OK {
+						return fmt.Errorf("Enter = %+v, %w", r, err)
+					}
+					if ok, err := s.Leave(t.Context(), "shared "+key, token); err != nil || !ok {
+						return fmt.Errorf("Leave = %v, %w", ok, err)
+					}
+					if ok, err := s.DeleteIf(t.Context(), key, token); err != nil || !ok {
+						return fmt.Errorf("DeleteIf = %v, %w", ok, err)
+					}
+					select {
+					case <-stop:
+						return nil
+					default:
+					}
+				}
+			}()
+		}()
+	}
+	for range 3 {
+		if err := pgxstore.Install(t.Context(), pool); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	for range 50 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if ok, err := s.ExpireIf(t.Context(), "held", "token", maxTTL); err != nil || !ok {
+		t.Errorf("ExpireIf = %v, %v; want the lock to be held still", ok, err)
+	}
+	if ok, err := s.Renew(t.Context(), "permits", "token", maxTTL); err != nil || !ok {
+		t.Errorf("Renew = %v, %v; want the permit to be held still", ok, err)
+	}
+	if ok, err := s.DeleteIf(t.Context(), "counted", "token"); err != nil || !ok {
+		t.Error(ok, err)
+	}
+	if n := grant(s.SetNXFenced(t.Context(), "counted", "token", maxTTL)); n != 2 {
+		t.Errorf("the number is %d; want 2", n)
+	}
+	if r, err := s.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+		t.Errorf("Check after Install = %v, %v", r, err)
+	}
+	outside{t, pool}.exec("SELECT lockstep.sweep()") // what a program of version 1 calls
+}
+
+func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
+	return tx
+}
+
+// A newer program has installed version 3, and a function that version 2 has not. Also if both install at once.
+func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off", "default_transaction_isolation=serializable").DSN())
+	tx := begin(t, pool)
+	if _, err := tx.Exec(t.Context(), "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("VALUES (2)", "VALUES (3)", "> 2 THEN", "> 3 THEN", "FUNCTION lockstep.print(token bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$",
+		"FUNCTION lockstep.print(token bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'newer' UNION ALL ").Replace(sqlstore.PostgreSQLSchema())
+	if _, err := tx.Exec(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, 4)
+	for range cap(errs) {
+		go func() { errs <- pgxstore.Install(t.Context(), pool) }()
+	}
+	waiting := func() bool {
+		var n int
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&n)
+		return err == nil && n == cap(errs)
+	}
+	eventually(t, "all wait for the newer program", waiting)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(errs) {
+		var told *sqlstore.StatementError
+		if err := <-errs; !errors.As(err, &told) || !told.Permanent() || !strings.Contains(err.Error(), "version 3, from a newer program") {
+			t.Errorf("Install over a newer version = %v; want a permanent error that says so", err)
+		}
+	}
+	var newer string
+	if err := pool.QueryRow(t.Context(), "SELECT lockstep.print('token')").Scan(&newer); err != nil || newer != "newer" {
+		t.Errorf("the function of the newer version gives %q, %v", newer, err)
+	}
+	r, err := pgxstore.New(pool).Check(t.Context())
+	if err != nil || len(r.Findings) == 0 || r.Findings[0].Problem != sqlstore.ProblemInstall || r.Findings[0].Unsafe || !strings.Contains(r.Findings[0].Detail, "version 3") {
+		t.Errorf("Check = %v, %v; want the newer version first, which is not unsafe", r, err)
+	}
+}
+
+// Programs wait for one key, and crash. Nobody takes another key, so each waiter pays for those before it.
+func TestWaitersThatCrashLeaveFewRows(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	o := outside{t, pool}
+	granted(t)(pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)).SetNX(t.Context(), "held", "token", maxTTL))
+	for i := range 50 {
+		o.exec("SELECT lockstep.take('held', 'other', 1000000, 0, $1, 'nobody', true, 200000)", fmt.Sprint("waiter ", i))
+		o.backdate(time.Minute)
+	}
+	var n int
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.waiter").Scan(&n); err != nil || n < 9 || n > 12 {
+		t.Errorf("%d waiters are left, %v; want those of the last ten minutes", n, err)
+	}
+}
+
+// A call that is under way has locked the rows of its key, whose time is over. The sweep leaves them alone, and does
+// not wait.
+func TestASweepLeavesTheKeysOfCallsThatAreUnderWay(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	o, s := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
+	first := granted(t)(s.SetNXNumbered(t.Context(), "k", "token", time.Minute, backends.Turn{}))
+	o.exec("UPDATE lockstep.lock SET expires = '-infinity', look = '-infinity'; UPDATE lockstep.number SET kept = '-infinity', look = '-infinity'")
+	tx := begin(t, pool)
+	var number uint64
+	if err := tx.QueryRow(t.Context(), "SELECT number FROM lockstep.take('k', 'other', 60000000, 2, '', '', false, 200000)").Scan(&number); err != nil || number <= first {
+		t.Fatal(number, err)
+	}
+	swept := make(chan error, 1)
+	go func() { swept <- s.Sweep(t.Context()) }()
+	select {
+	case err := <-swept:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the sweep waits for the call")
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if state, err := s.Inspect(t.Context(), "k"); err != nil || state.Holding != 1 || state.Fence != number {
+		t.Errorf("Inspect = %+v, %v; want it held with the number %d", state, err, number)
+	}
+}

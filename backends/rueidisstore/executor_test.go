@@ -1,0 +1,179 @@
+package rueidisstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+	client "github.com/redis/rueidis"
+)
+
+// What an Executor promises and no Store shows.
+
+func open(t testing.TB, o client.ClientOption) executor {
+	t.Helper()
+	o.DisableCache = true
+	c, err := client.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return newExecutor(c)
+}
+
+func at(addrs ...string) client.ClientOption { return client.ClientOption{InitAddress: addrs} }
+
+func TestRepliesThatOnlyRESP3HasAreAsRESP2WouldHaveThem(t *testing.T) {
+	e := open(t, at(redistest.Start(t).Addr()))
+	for script, want := range map[string]any{
+		"return {map={a='b'}}":     []any{"a", "b"},
+		"return {set={a=true}}":    []any{"a"},
+		"return true":              int64(1),
+		"return {double=1.5}":      "1.5",
+		"return {big_number='12'}": "12",
+		"return {verbatim_string={string='text', format='txt'}}": "text",
+	} {
+		if got, err := e.Do(t.Context(), "EVAL", "redis.setresp(3); "+script, 0); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s = %#v, %v; want %#v", script, got, err, want)
+		}
+	}
+}
+
+func TestArgumentsOfAllTypesArriveAsTheyAreWritten(t *testing.T) {
+	e := open(t, at(redistest.Start(t).Addr()))
+	got, err := e.Do(t.Context(), "EVAL", "return ARGV", 0, "a b\x00", -1, int64(1)<<60, uint32(3), uint64(1)<<63)
+	if want := []any{"a b\x00", "-1", "1152921504606846976", "3", "9223372036854775808"}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("ARGV = %q, %v", got, err)
+	}
+}
+
+func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
+	server := redistest.Start(t)
+	if _, err := server.Do("ACL", "SETUSER", "locks", "on", ">any", "~*", "+@all", "-unwatch"); err != nil {
+		t.Fatal(err)
+	}
+	o := at(server.Addr())
+	o.Username, o.Password = "locks", "any"
+	e := open(t, o)
+	for range 3 {
+		err := e.Pinned(t.Context(), "a", func(c driver.Conn) error {
+			got, err := c.Pipeline(t.Context(), []any{"MULTI"}, []any{"INCR", "b"}, []any{"EXEC"}, []any{"WATCH", "a"})
+			if err == nil && got[2] == nil {
+				t.Error("the key is still watched")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.Do("INCR", "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent nevertheless, and what follows is
+// behind it, also if there are more connections.
+func TestAnAbandonedCommandComesBeforeItsCleanUp(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	for _, exponent := range []int{-1, 3} { // one connection, and eight
+		o := at(proxy.Addr())
+		o.PipelineMultiplex = exponent
+		e := open(t, o)
+		for range 200 { // until there are all of them
+			if err := e.client.Do(t.Context(), e.client.B().Get().Key("b").Build()).Error(); !client.IsRedisNil(err) {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			late := proxy.Add(redistest.Rule{Fault: redistest.DelayRequest, Delay: 10 * time.Millisecond, Commands: []string{"SET"}})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-late.Fired()
+				cancel()
+			}()
+			if _, err := e.Once(ctx, "SET", "a", "token"); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatalf("Once = %v", err)
+			}
+			if n, err := e.Once(t.Context(), "DEL", "a"); n != int64(1) || err != nil {
+				t.Fatalf("with PipelineMultiplex %d: DEL = %v, %v", exponent, n, err)
+			}
+		}
+	}
+}
+
+func TestADeadlineDoesNotBreakTheConnectionForOthers(t *testing.T) {
+	server := redistest.Start(t)
+	e := open(t, at(server.Addr())) // nothing was sent on it yet
+	server.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	come := make(chan struct{})
+	time.AfterFunc(20*time.Millisecond, func() { close(come) }) // when the first call waits, on most machines
+	var others sync.WaitGroup
+	for range 8 {
+		others.Go(func() {
+			<-come
+			if got, err := e.Once(t.Context(), "ECHO", "text"); got != "text" || err != nil {
+				t.Errorf("Once of another = %v, %v", got, err)
+			}
+		})
+	}
+	if _, err := e.Once(ctx, "GET", "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Once = %v", err)
+	}
+	server.Resume()
+	others.Wait()
+}
+
+func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {
+	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
+	if err := (executor{state: new(state), cluster: true}).translate(over, timeout); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: %v", err)
+	}
+	if err := (executor{state: new(state), cluster: true}).translate(gone, timeout); !errors.Is(err, context.Canceled) || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the cancellation: %v", err)
+	}
+	for _, foreign := range []error{context.DeadlineExceeded, context.Canceled, &net.OpError{Op: "dial", Err: context.Canceled}} {
+		err := (executor{state: new(state), cluster: true}).translate(t.Context(), foreign)
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			t.Errorf("of another's ctx: %v", err)
+		}
+		wait := net.Error(nil)
+		if errors.Is(foreign, context.DeadlineExceeded) != (errors.As(err, &wait) && wait.Timeout()) {
+			t.Errorf("%v is %v", foreign, err)
+		}
+	}
+}
+
+func TestTheNodeOfAClusterIsThatOfTheFirstKey(t *testing.T) {
+	for _, c := range []struct {
+		args []any
+		key  any
+	}{
+		{[]any{"SET", "key", "token", "NX"}, "key"},
+		{[]any{"EVALSHA", "digest", "2", "key", "other", "token"}, "key"},
+		{[]any{"EVAL", "source", 1, "key"}, "key"},
+		{[]any{"EVAL", "source", 0, "token"}, nil},
+		{[]any{"INFO", "server"}, nil},
+		{[]any{"CONFIG", "GET", "appendonly"}, nil},
+		{[]any{"TIME"}, nil},
+		{[]any{"MULTI"}, nil},
+	} {
+		if key, ok := firstKey(c.args); ok != (c.key != nil) || ok && key != c.key {
+			t.Errorf("%v: %q, %t", c.args, key, ok)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package rueidisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	client "github.com/redis/rueidis"
+)
+
+const (
+	silence = time.Second // how long the first connection may leave calls without an answer
+	tries   = 8           // connections of the pool that are tried at once, if an idle one of it is silent too
+
+	// A connection on which nothing was answered for so long is tested before the next call. A waiter
+	// looks more often, so that costs it nothing.
+	idle = 7 * time.Second
+)
+
+// A first is the connection that all calls share, until it falls silent. Then they go over a second one,
+// until the first answers or rueidis has given it up. A cluster's client does not tell which node a call
+// goes to, so its calls stay where they are.
+type first struct {
+	mu    sync.Mutex
+	calls int           // without an answer
+	since time.Time     // the last answer, or when the oldest call was sent that came after it
+	idle  time.Duration // before that call
+	doubt *doubt        // nil: it answers
+}
+
+// A doubt is whether the first connection still answers.
+type doubt struct {
+	from    time.Time       // from then on, calls wait until it is settled
+	settled chan struct{}   // closed when it is known whether there is a second connection
+	over    context.Context // ends with the doubt: the first connection has answered, or rueidis has given it up
+	end     context.CancelFunc
+
+	calls  sync.RWMutex // held for reading by each call over the second connection
+	second client.DedicatedClient
+	addr   string      // of the server that it leads to
+	broke  atomic.Bool // the second connection did, or leads to a server that is a replica now
+}
+
+// over makes a call over one of the connections. While a second one is being opened, it waits.
+func (e executor) over(ctx context.Context, call func(client.CommandClient) error) (err error) {
+	if e.cluster {
+		return call(e.client)
+	}
+	if d := e.doubted(); d != nil {
+		select {
+		case <-d.settled:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return driver.NotSent(ctx, e.addr(), ctx.Err())
+		}
+		if d.calls.TryRLock() { // else it is being closed
+			defer d.calls.RUnlock()
+			if d.second != nil && !d.broke.Load() && d.addr == e.addr() { // a Sentinel's client may know another master
+				return d.call(ctx, call)
+			}
+		}
+	}
+	idle := e.first.before()
+	err = errGone
+	defer func() { err = e.after(ctx, err, idle) }()
+	err = call(e.client)
+	return err
+}
+
+// errGone is the error of a call that has not returned: rueidis panicked, or ended the goroutine.
+var errGone = errors.New("the client library ended the call")
+
+func (d *doubt) call(ctx context.Context, call func(client.CommandClient) error) (err error) {
+	err = errGone
+	defer func() {
+		if !isAnswer(err) && ctx.Err() == nil || driver.IsDemoted(err) {
+			d.broke.Store(true)
+		}
+	}()
+	err = call(d.second)
+	return err
+}
+
+func isAnswer(err error) bool { return err == nil || errors.As(err, new(*driver.ReplyError)) }
+
+// before tells for how long the connection was idle.
+func (f *first) before() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls++; f.calls == 1 {
+		now := time.Now()
+		f.since, f.idle = now, now.Sub(f.since)
+	}
+	return f.idle
+}
+
+// after begins a doubt if the ctx of a call has ended and nothing was answered.
+func (e executor) after(ctx context.Context, err error, idle time.Duration) error {
+	left := !isAnswer(err) && ctx.Err() != nil
+	f := &e.first
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls--
+	if !left {
+		f.since, f.idle = time.Now(), 0
+		return driver.EndedIdle(err, idle)
+	}
+	if f.doubt == nil {
+		late := f.since.Add(silence)
+		e.begin(late, late)
+	}
+	return onTheWay{err, f.doubt.over}
+}
+
+// onTheWay is the error of a call that may still arrive over the first connection.
+type onTheWay struct {
+	error
+	over context.Context
+}
+
+func (e onTheWay) Unwrap() error         { return e.error }
+func (e onTheWay) Late() context.Context { return e.over }
+
+// doubted returns the doubt for which a call must wait. There is one if nothing was answered for a while.
+func (e executor) doubted() *doubt {
+	f := &e.first
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if f.doubt == nil {
+		switch quiet := now.Sub(f.since); {
+		case f.calls > 0 && quiet >= silence:
+			e.begin(now, now)
+		case f.calls == 0 && quiet >= idle:
+			e.begin(now, now.Add(silence))
+		}
+	}
+	if f.doubt == nil || now.Before(f.doubt.from) {
+		return nil
+	}
+	return f.doubt
+}
+
+func (e executor) doubtful() bool {
+	e.first.mu.Lock()
+	defer e.first.mu.Unlock()
+	return e.first.doubt != nil
+}
+
+// begin asks the first connection. If it has not answered at late, a second one is opened.
+func (e executor) begin(from, late time.Time) {
+	d := &doubt{from: from, settled: make(chan struct{})}
+	d.over, d.end = context.WithCancel(context.Background())
+	e.first.doubt = d
+	go e.settle(d, late)
+}
+
+// settle ends a doubt. Nothing but a PING is sent twice.
+func (e executor) settle(d *doubt, late time.Time) {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_ = ping(context.Background(), e.client)
+	}()
+	timer := time.NewTimer(time.Until(late))
+	defer timer.Stop()
+	select {
+	case <-answered:
+	case <-timer.C:
+		d.addr = e.addr()
+		d.second = e.open(answered)
+	}
+	close(d.settled)
+	<-answered
+	e.first.mu.Lock()
+	e.first.doubt, e.first.since, e.first.idle = nil, time.Now(), 0
+	e.first.mu.Unlock()
+	d.end()
+	d.calls.Lock() // after the last one
+	defer d.calls.Unlock()
+	if d.second != nil {
+		d.second.Close()
+		d.second = nil
+	}
+}
+
+// open takes a connection out of the pool that answers. It returns nil if there is none, or when the first
+// one has answered.
+func (e executor) open(answered <-chan struct{}) client.DedicatedClient {
+	opened := make(chan client.DedicatedClient)
+	go func() {
+		second, wasIdle := e.answering(1)
+		if second.c == nil && wasIdle {
+			second, _ = e.answering(tries)
+		}
+		select {
+		case opened <- second.c:
+		case <-answered:
+			second.giveBack()
+		}
+	}()
+	select {
+	case second := <-opened:
+		return second
+	case <-answered:
+		return nil
+	}
+}
+
+// taken is a connection of the pool, or none.
+type taken struct {
+	c       client.DedicatedClient
+	release func()
+}
+
+func (t taken) giveBack() {
+	if t.c != nil {
+		t.release()
+	}
+}
+
+// answering takes n connections out of the pool, and returns the first that answers. wasIdle tells that one
+// without an answer was in the pool before: a new one would have been answered while it was opened.
+func (e executor) answering(n int) (_ taken, wasIdle bool) {
+	all, silent := make(chan taken, n), make(chan bool, n)
+	for range n {
+		go func() {
+			began := time.Now()
+			c, release := e.client.Dedicate()
+			idle := time.Since(began) < silence
+			ctx, cancel := context.WithTimeout(context.Background(), silence)
+			defer cancel()
+			if ping(ctx, c) == nil {
+				all <- taken{c, release}
+				return
+			}
+			silent <- idle && ctx.Err() != nil // and not refused
+			c.Close()                          // takes up to a second
+		}()
+	}
+	for left := n; left > 0; left-- {
+		select {
+		case first := <-all:
+			go func() {
+				for range left - 1 {
+					select {
+					case other := <-all:
+						other.giveBack()
+					case <-silent:
+					}
+				}
+			}()
+			return first, false
+		case idle := <-silent:
+			wasIdle = wasIdle || idle
+		}
+	}
+	return taken{}, wasIdle
+}
+
+func ping(ctx context.Context, c client.CommandClient) error {
+	return c.Do(ctx, command(c, []any{"PING"})).NonRedisError()
+}
