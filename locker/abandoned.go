@@ -2,7 +2,7 @@ package locker
 
 import "weak"
 
-// WithAbandonedStop ends the renewal of an abandoned lock: its Lock, [Lock.Context] and every ctx
+// WithoutAbandonedRenewal ends the renewal of an abandoned lock: its Lock, [Lock.Context] and every ctx
 // that descends from that have become garbage, and nobody has called Unlock. The lease then runs
 // out, no sooner than if its holder had died. The hold ends with a [LostError] whose reason is
 // [LostAbandoned].
@@ -12,7 +12,7 @@ import "weak"
 // may have kept only the Done channel, or nothing. So use this option only if the work uses its
 // Lock or a ctx below [Lock.Context] until it ends; work under [Client.Do] always does. When the
 // collector finds an abandoned lock is not defined.
-func WithAbandonedStop() Option { return func(c *config) { c.abandonedStop = true } }
+func WithoutAbandonedRenewal() Option { return func(c *config) { c.abandonedStop = true } }
 
 // abandonment is whether a hold was abandoned. A lock that a program has forgotten is reported, and is
 // not kept in silence. The mutex of the hold guards it.

@@ -56,7 +56,7 @@ func (n *noted) end(key string) error {
 	return n.ended[key]
 }
 
-func newNoted(opts ...locker.Option) (*noted, *spy, *locker.Client) {
+func newNoted(opts ...locker.ClientOption) (*noted, *spy, *locker.Client) {
 	s := newSpy()
 	n := &noted{Locker: s, abandoned: map[string]int{}, ended: map[string]error{}}
 	opts = append(opts, locker.WithTTL(600*time.Millisecond), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
@@ -115,7 +115,7 @@ func TestAnAbandonedLockIsReportedOnceAndStillRenewed(t *testing.T) {
 }
 
 func TestALockThatIsReferredToIsNotAbandoned(t *testing.T) {
-	n, _, c := newNoted(locker.WithAbandonedStop())
+	n, _, c := newNoted(locker.WithoutAbandonedRenewal())
 	lock := mustLock(t, c, "the Lock")
 	ctx := forget(t, c, "its context", func(l *locker.Lock) context.Context { return l.Context() })
 	child := forget(t, c, "a context below it", func(l *locker.Lock) context.Context {
@@ -140,8 +140,8 @@ func TestALockThatIsReferredToIsNotAbandoned(t *testing.T) {
 	runtime.KeepAlive(child)
 }
 
-func TestWithAbandonedStopAnAbandonedLockEndsWithItsLease(t *testing.T) {
-	n, s, c := newNoted(locker.WithAbandonedStop())
+func TestWithoutAbandonedRenewalAnAbandonedLockEndsWithItsLease(t *testing.T) {
+	n, s, c := newNoted(locker.WithoutAbandonedRenewal())
 	var err error
 	for round := 0; because(err) != locker.LostAbandoned; round++ {
 		if round == 20 {

@@ -18,17 +18,21 @@ import (
 //
 // A library that knows only Unlock does not tell the work that the lock was lost. Work that must
 // know takes its lock by [Client.Do].
-func As[T any](c *Client, opts ...Option) Adapted[T] { return Adapted[T]{c, opts} }
+//
+// If *Lock has not the methods of T, the error of Lock is permanent, and nothing is sent. With an
+// error, its result is the zero T: nil, for an interface.
+func As[T any](c *Client, opts ...Option) interface {
+	Lock(ctx context.Context, key string) (T, error)
+} {
+	return adapted[T]{c, opts}
+}
 
-// Adapted is what [As] returns.
-type Adapted[T any] struct {
+type adapted[T any] struct {
 	client *Client
 	opts   []Option
 }
 
-// Lock is [Client.Lock]. If *Lock has not the methods of T, the error is permanent, and nothing is
-// sent. With an error, the Lock is the zero T: nil, for an interface.
-func (a Adapted[T]) Lock(ctx context.Context, key string) (T, error) {
+func (a adapted[T]) Lock(ctx context.Context, key string) (T, error) {
 	var none T
 	if _, fits := any((*Lock)(nil)).(T); !fits {
 		return none, &Error{Op: "lock", Key: key, Err: outcome.Invalidf("*locker.Lock is no %v", reflect.TypeFor[T]())}

@@ -36,15 +36,15 @@ type Client struct {
 
 // New returns a Client that takes its locks from l. If an option is wrong, every Lock fails with an
 // error that names it.
-func New(l Locker, opts ...Option) *Client {
-	c := &Client{defaults: defaults().apply(opts)}
+func New(l Locker, opts ...ClientOption) *Client {
+	c := &Client{defaults: configure(opts)}
 	c.defaults.wait.ttl = c.defaults.ttl
 	c.once = waitPolicy{ttl: c.defaults.ttl, once: true}
 	if l == nil {
 		c.defaults.refuse(outcome.Invalidf("locker is nil"))
 	}
 	if c.defaults.shared && c.defaults.handover > 0 {
-		c.defaults.refuse(outcome.Invalidf("locker.WithSharedKeys does not go with locker.WithHandover, which passes others by"))
+		c.defaults.refuse(outcome.Invalidf("locker.WithOtherSoftware does not go with locker.WithMaxHandovers, which passes others by"))
 	}
 	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: &c.cleanups, ledger: &c.ledger}

@@ -114,7 +114,7 @@ func TestDoneIsClosedWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
 					return next()
 				}
 				asked := time.Now()
-				channel := mustLock(t, locks, "key", locker.WithoutExtension()).Context().Done()
+				channel := mustLock(t, locks, "key", locker.WithoutRenewal()).Context().Done()
 				if !whileAsking {
 					time.Sleep(10 * time.Second)
 					clock.Jump(20 * time.Minute)
@@ -161,7 +161,7 @@ func TestALossByAClockThatWasSetDoesNotWaitForTheRenewalOfAnotherLock(t *testing
 		if _, err := locks.Lock(t.Context(), "extended", locker.WithTTL(time.Hour)); err != nil { // after 20 minutes
 			t.Fatal(err)
 		}
-		l, err := locks.Lock(t.Context(), "key", locker.WithTTL(30*time.Minute), locker.WithoutExtension())
+		l, err := locks.Lock(t.Context(), "key", locker.WithTTL(30*time.Minute), locker.WithoutRenewal())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestALossByAClockThatWasSetDoesNotWaitForTheRenewalOfAnotherLock(t *testing
 func TestALeaseCountsClockJumpsFromItsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock wallclock.Clock
-		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour), locker.WithoutExtension())
+		locks := locker.New(onClock(&clock), locker.WithTTL(time.Hour), locker.WithoutRenewal())
 		for _, by := range []time.Duration{2 * time.Hour, -5 * time.Hour} {
 			clock.Jump(by)
 			l, err := locks.Lock(t.Context(), "key")

@@ -214,7 +214,7 @@ func TestALockThatOnlySeemsToWaitForItselfWaits(t *testing.T) {
 	})
 	t.Run("the hold was lost", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-			l := mustLock(t, c, "key", locker.WithoutExtension())
+			l := mustLock(t, c, "key", locker.WithoutRenewal())
 			ctx := detached(t, l)
 			<-l.Context().Done()
 			mustUnlock(t, mustGet(c.Lock(ctx, "key")))
@@ -233,6 +233,6 @@ func TestALockThatOnlySeemsToWaitForItselfWaits(t *testing.T) {
 			time.Sleep(time.Second)
 			mustUnlock(t, next)
 			mustUnlock(t, <-third)
-		}, locker.WithHandover(100))
+		}, locker.WithMaxHandovers(100))
 	})
 }

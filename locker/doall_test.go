@@ -171,7 +171,8 @@ func TestALossEndsTheWaitOfDoAll(t *testing.T) {
 func TestTheWaitLimitOfDoAllIsForAllKeys(t *testing.T) {
 	for name, ofClient := range map[string]bool{"of the call": false, "of the Client": true} {
 		t.Run(name, func(t *testing.T) {
-			var opts, ofCall []locker.Option
+			var opts []locker.ClientOption
+			var ofCall []locker.Option
 			if limit := locker.WithWait(10 * time.Second); ofClient {
 				opts = append(opts, limit)
 			} else {

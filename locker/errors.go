@@ -158,7 +158,7 @@ const (
 	LostQuorum      LostReason = "quorum"      // too few nodes still have it
 	LostMaxHold     LostReason = "max_hold"    // it was held as long as [WithMaxHold] allows
 	LostEvicted     LostReason = "evicted"     // an operator ended it; Err has an [EvictedError]
-	// nobody unlocked it and nothing referred to it any more, see [WithAbandonedStop]
+	// nobody unlocked it and nothing referred to it any more, see [WithoutAbandonedRenewal]
 	LostAbandoned LostReason = "abandoned"
 )
 

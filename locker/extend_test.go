@@ -37,10 +37,10 @@ func TestAnExtensionUnderTheLocksOwnContextEndsWithTheHold(t *testing.T) {
 		t.Run(name+", lost", func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 				s.onExtend = hangs
-				l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+				l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutRenewal())
 				go func() { _ = l.Extend(under(l.Context()), 20*time.Second) }()
 				time.Sleep(2 * time.Second)
-				other := mustLock(t, c, "other", locker.WithTTL(time.Second), locker.WithoutExtension())
+				other := mustLock(t, c, "other", locker.WithTTL(time.Second), locker.WithoutRenewal())
 				<-other.Context().Done() // the scheduler still works
 				mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 			})
@@ -55,7 +55,7 @@ func hangs(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, e
 
 func TestAnExtensionWhoseLockerEndsTheGoroutineHasFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutRenewal())
 		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
 			runtime.Goexit()
 			return locker.Lease{}, nil
@@ -186,7 +186,7 @@ func TestLocksLostAtOnceAreCleanedUpAFewAtATime(t *testing.T) {
 		}
 		before := goroutines()
 		for i := range 2000 {
-			mustLock(t, c, fmt.Sprint(i), locker.WithTTL(3*time.Second), locker.WithoutExtension())
+			mustLock(t, c, fmt.Sprint(i), locker.WithTTL(3*time.Second), locker.WithoutRenewal())
 		}
 		time.Sleep(3500 * time.Millisecond)
 		if n := goroutines() - before; n > 200 {

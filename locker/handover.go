@@ -8,9 +8,9 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
-// WithHandover lets Unlock hand the lease over to the next waiter of the same Client, up to n times
+// WithMaxHandovers lets Unlock hand the lease over to the next waiter of the same Client, up to n times
 // in a row, before it releases the lease for other Clients. A handover needs no round trip. The
-// price: waiters of other Clients wait for up to n holds more. It is for [New] alone.
+// price: waiters of other Clients wait for up to n holds more.
 //
 // A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that
 // this waiter has asked for is left. While the next waiter has an attempt under way, Unlock
@@ -22,16 +22,13 @@ import (
 // that has an owner or a minimum hold ([WithMinHold]).
 //
 // This is lock cohorting (D. Dice, V. Marathe, N. Shavit: Lock Cohorting, 2012).
-func WithHandover(n int) Option {
-	return func(c *config) {
-		switch {
-		case c.perCall:
-			c.refuse(outcome.Invalidf("locker.WithHandover is for locker.New, not for one call"))
-		case n < 1:
+func WithMaxHandovers(n int) ClientOption {
+	return clientOption(func(c *config) {
+		if n < 1 {
 			c.refuse(outcome.Invalidf("%d handovers: at least one is needed", n))
 		}
 		c.handover = n
-	}
+	})
 }
 
 // Release hands the lease over, or ends it.

@@ -67,14 +67,14 @@ func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
 		if _, _, held := s.store.Get("key"); held {
 			t.Error("the key is still in the store")
 		}
-	}, locker.WithHandover(3))
+	}, locker.WithMaxHandovers(3))
 }
 
-func TestUnderWithHandoverAnotherClientWaitsForAtMostNMoreHolds(t *testing.T) {
+func TestUnderWithMaxHandoversAnotherClientWaitsForAtMostNMoreHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, hands = 5, 3
 		store := single.New(memory.New()) // it has a queue
-		c, other := locker.New(store, locker.WithHandover(n)), locker.New(store)
+		c, other := locker.New(store, locker.WithMaxHandovers(n)), locker.New(store)
 		var mu sync.Mutex
 		var order []string
 		stop := make(chan struct{})
@@ -120,7 +120,7 @@ func TestUnderWithHandoverAnotherClientWaitsForAtMostNMoreHolds(t *testing.T) {
 func TestANumberedOwnedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 	t.Run("numbered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c := locker.New(fenced.New(memory.New()), locker.WithHandover(100))
+			c := locker.New(fenced.New(memory.New()), locker.WithMaxHandovers(100))
 			l := mustLock(t, c, "key")
 			last := l.Fence()
 			for range 5 {
@@ -147,11 +147,11 @@ func TestANumberedOwnedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 				t.Error("the lease of an owner was handed over to a call without one")
 			}
 			mustUnlock(t, again)
-		}, locker.WithHandover(100))
+		}, locker.WithMaxHandovers(100))
 	})
 	t.Run("near its end", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-			l := mustLock(t, c, "key", locker.WithoutExtension(), locker.WithTTL(10*time.Second))
+			l := mustLock(t, c, "key", locker.WithoutRenewal(), locker.WithTTL(10*time.Second))
 			next := take(t, c, "key")
 			time.Sleep(6 * time.Second)
 			mustUnlock(t, l)
@@ -160,7 +160,7 @@ func TestANumberedOwnedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 				t.Errorf("handed over with %v left", time.Until(l.Lease().Expires))
 			}
 			mustUnlock(t, again)
-		}, locker.WithHandover(100))
+		}, locker.WithMaxHandovers(100))
 	})
 	t.Run("lost", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
@@ -176,7 +176,7 @@ func TestANumberedOwnedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 				t.Error("a lost lease was handed over")
 			}
 			mustUnlock(t, again)
-		}, locker.WithHandover(100))
+		}, locker.WithMaxHandovers(100))
 	})
 }
 
@@ -201,7 +201,7 @@ func TestALeaseHandedOverToAWaiterThatLeftIsReleased(t *testing.T) {
 			if _, _, held := s.store.Get("key"); held {
 				t.Fatal("the key is still in the store")
 			}
-		}, locker.WithHandover(100))
+		}, locker.WithMaxHandovers(100))
 	}
 }
 
@@ -210,7 +210,7 @@ func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		var released []locker.Lease
-		c := locker.New(single.New(store), locker.WithHandover(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+		c := locker.New(single.New(store), locker.WithMaxHandovers(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 			return twice{next, &released}
 		}))
 		l := mustLock(t, c, "key")
@@ -253,7 +253,7 @@ func (m twice) Release(ctx context.Context, lease locker.Lease) error {
 }
 
 func TestManyHoldersThatHandOverExcludeEachOther(t *testing.T) {
-	c := locker.New(single.New(memory.New()), locker.WithHandover(7))
+	c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(7))
 	counter, total := 0, 0
 	var all sync.WaitGroup
 	for range 16 {
@@ -275,7 +275,7 @@ func TestManyHoldersThatHandOverExcludeEachOther(t *testing.T) {
 // The Client sends a second Release beside the first one if that is not answered within a second.
 // Middleware may do so as well.
 func TestOfTwoReleasesAtOnceAtMostOneHandsTheLeaseOver(t *testing.T) {
-	c := locker.New(single.New(memory.New()), locker.WithHandover(1000), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+	c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(1000), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 		return impatient{next}
 	}))
 	var inside atomic.Int32
@@ -314,7 +314,7 @@ func (m impatient) Release(ctx context.Context, lease locker.Lease) error {
 func TestAHeadThatIsHandedTheLeaseLeavesTheQueueOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		c, other := locker.New(fair.New(store), locker.WithHandover(8)), locker.New(fair.New(store))
+		c, other := locker.New(fair.New(store), locker.WithMaxHandovers(8)), locker.New(fair.New(store))
 		first := mustLock(t, c, "key")
 		second := take(t, c, "key")
 		time.Sleep(2 * time.Second) // it has made an attempt
@@ -342,7 +342,7 @@ func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		answer()
 		mustUnlock(t, <-waiter)
-	}, locker.WithHandover(100), locker.WithTTL(30*time.Second))
+	}, locker.WithMaxHandovers(100), locker.WithTTL(30*time.Second))
 }
 
 func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) {
@@ -356,7 +356,7 @@ func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) 
 		time.Sleep(20 * time.Second) // longer than the lease of l
 		answer()
 		mustUnlock(t, <-waiter)
-	}, locker.WithHandover(100), locker.WithTTL(30*time.Second))
+	}, locker.WithMaxHandovers(100), locker.WithTTL(30*time.Second))
 }
 
 // hangAcquire keeps the next attempt until answer is called, which gives it the result of with.
@@ -381,7 +381,7 @@ func TestTheEndOfAHoldThatWasHandedOverWakesNobody(t *testing.T) {
 		s := newSpy()
 		s.onWatch = func(context.Context) error { return errors.ErrUnsupported }
 		never := locker.WithBackoff(func(int, float64) time.Duration { return time.Hour })
-		c := locker.New(s, never, locker.WithHandover(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+		c := locker.New(s, never, locker.WithMaxHandovers(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 			return slowAfterRelease{next}
 		}))
 		l := mustLock(t, c, "key")
@@ -417,7 +417,7 @@ func (m slowAfterRelease) Release(ctx context.Context, lease locker.Lease) error
 func TestAHoldThatWasHandedOverHasHooksOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int32
-		c := locker.New(single.New(memory.New()), locker.WithHandover(100), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+		c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(100), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 			return counting{next, &begun, &ended}
 		}))
 		l := mustLock(t, c, "key")
@@ -468,7 +468,7 @@ func TestLeasesThatWereHandedOverAreForgottenWhenTheyHaveEnded(t *testing.T) {
 		if n := c.HandedOver(); n > 128 {
 			t.Errorf("%d leases are remembered", n)
 		}
-	}, locker.WithHandover(100), locker.WithTTL(time.Second))
+	}, locker.WithMaxHandovers(100), locker.WithTTL(time.Second))
 }
 
 func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
@@ -501,7 +501,7 @@ func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 				t.Errorf("the hold ended %v after the handover; want 1s", held)
 			}
 			_ = next.Unlock(t.Context())
-		}, locker.WithHandover(100))
+		}, locker.WithMaxHandovers(100))
 	})
 }
 
@@ -526,7 +526,7 @@ func TestAHandoverIsForgottenWithItsLeaseAlthoughNoReleaseIsSent(t *testing.T) {
 			inner = next
 			return firstRelease{next, map[string]bool{}}
 		}
-		c := locker.New(single.New(memory.New()), locker.WithHandover(1), locker.WithTTL(time.Second), locker.WithMiddleware(middleware))
+		c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(1), locker.WithTTL(time.Second), locker.WithMiddleware(middleware))
 		for i := range 1000 {
 			l := mustLock(t, c, fmt.Sprint(i))
 			next := take(t, c, fmt.Sprint(i))
@@ -557,7 +557,7 @@ func TestAHandoverIsRememberedForAsLongAsItsLeaseIsRenewed(t *testing.T) {
 			t.Error("the release of the first hold ended the second")
 		}
 		mustUnlock(t, second)
-	}, locker.WithHandover(1))
+	}, locker.WithMaxHandovers(1))
 }
 
 // A head that was handed a lease leaves the queue of the store. Until the line has a new watch, it
@@ -590,7 +590,7 @@ func TestAHeadAfterAHandoverTakesNoPositionBeforeItsWatchIsActive(t *testing.T) 
 		l = <-third
 		close(again)
 		mustUnlock(t, l)
-	}, locker.WithHandover(1))
+	}, locker.WithMaxHandovers(1))
 }
 
 // mustWatchNoMore makes every further Watch hang until the channel is closed.

@@ -45,7 +45,7 @@ func TestALockIsExtendedAtAThirdOfItsTTLForAsLongAsItIsHeld(t *testing.T) {
 
 func TestWithoutExtensionALockEndsWithItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutRenewal())
 		<-l.Context().Done()
 		if now, end := time.Now(), l.Lease().Expires; !now.Equal(end) {
 			t.Errorf("the context ended at %v, the lease at %v", now, end)
@@ -235,7 +235,7 @@ func TestWhenTheCtxOfLockEndsTheLeaseRunsOutUnlessUnlocked(t *testing.T) {
 
 func TestExtendMovesExpiresAndReportsFailuresAndLosses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutRenewal())
 		first := l.Lease().Expires
 		for _, bad := range []time.Duration{0, 9 * time.Millisecond, time.Second + 1} {
 			if err := l.Extend(t.Context(), bad); err == nil {
@@ -268,7 +268,7 @@ func TestExtendMovesExpiresAndReportsFailuresAndLosses(t *testing.T) {
 
 func TestExtendReturnsWithItsCtxAndALaterAnswerCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutRenewal())
 		s.faults.Set(backendtest.ExpireIf, backendtest.Late(2*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -288,7 +288,7 @@ func TestExtendReturnsWithItsCtxAndALaterAnswerCounts(t *testing.T) {
 
 func TestExtendUnderACtxThatIsDoneSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithoutRenewal())
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
@@ -308,7 +308,7 @@ func TestAnErrorThatWrapsErrLostIsALoss(t *testing.T) {
 		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
 			return locker.Lease{}, fmt.Errorf("no such session: %w", locker.ErrLost)
 		}
-		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutRenewal())
 		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
 		mustMatch(t, context.Cause(l.Context()), locker.ErrLost)
 		if why := lostBecause(l); why != locker.LostStolen {

@@ -9,7 +9,7 @@ import (
 )
 
 // WithHolder gives the locks of a Client a label that everybody may read, such as "api-7f9c/4711":
-// the host and the process, or a job. It is for [New] alone. Another Client finds it in
+// the host and the process, or a job. Another Client finds it in
 // [HeldError.Holder], and a [backends.Inspector] in what it returns. It costs no key and no command:
 // it stands before the secret part of each token, and ends with the lock.
 //
@@ -18,11 +18,9 @@ import (
 // end with a space, does not begin with "lockstep:", and has no @, which separates names in a queue.
 //
 // [backends.Inspector]: https://pkg.go.dev/github.com/lockstep-go/lockstep/backends#Inspector
-func WithHolder(label string) Option {
-	return func(c *config) {
+func WithHolder(label string) ClientOption {
+	return clientOption(func(c *config) {
 		switch {
-		case c.perCall:
-			c.refuse(outcome.Invalidf("locker.WithHolder is for locker.New, not for one call"))
 		case label == "":
 			c.refuse(outcome.Invalidf("holder is empty; leave locker.WithHolder out"))
 		case len(label) > MaxHolderLength:
@@ -37,7 +35,7 @@ func WithHolder(label string) Option {
 			c.refuse(outcome.Invalidf("holder %q begins with \"lockstep:\", which the stores use themselves", label))
 		}
 		c.holder = holder(label)
-	}
+	})
 }
 
 // MaxHolderLength is the longest label of [WithHolder], in bytes.

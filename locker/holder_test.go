@@ -109,10 +109,6 @@ func TestALabelThatCannotBeReadBackIsRefused(t *testing.T) {
 			t.Errorf("%q is read although it is refused", label)
 		}
 	}
-	_, err := locker.New(newSpy()).TryLock(t.Context(), "key", locker.WithHolder("ann"))
-	if want := `lockstep: lock "key": locker.WithHolder is for locker.New, not for one call`; err == nil || err.Error() != want {
-		t.Errorf("for one call: %v; want %s", err, want)
-	}
 	for _, label := range []string{"x", "Ünï côde 7", strings.Repeat("x", 100), "a b", "host/12 CRONJOB"} {
 		store := memory.New()
 		if _, err := locker.New(single.New(store), locker.WithHolder(label)).TryLock(t.Context(), "key"); err != nil {

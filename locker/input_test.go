@@ -57,9 +57,7 @@ func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
 		{tryLock(good, locker.WithWait(time.Second)), "locker.WithWait is for Lock; TryLock and Resume do not wait"},
 		{tryLock(good, locker.WithAttempts(1)), "locker.WithAttempts is for Lock; TryLock and Resume do not wait"},
 		{tryLock(good, sleep), "locker.WithBackoff is for Lock; TryLock and Resume do not wait"},
-		{lock(good, locker.WithMiddleware()), "locker.WithMiddleware is for locker.New, not for one call"},
-		{lock(good, locker.WithHandover(1)), "locker.WithHandover is for locker.New, not for one call"},
-		{lock(locker.New(s, locker.WithHandover(0))), "0 handovers: at least one is needed"},
+		{lock(locker.New(s, locker.WithMaxHandovers(0))), "0 handovers: at least one is needed"},
 	} {
 		if want := `lockstep: lock "key": ` + c.want; c.err == nil || c.err.Error() != want {
 			t.Errorf("got  %v\nwant %s", c.err, want)
@@ -105,7 +103,7 @@ func TestUnlockWithANilCtxReleasesAndSaysSo(t *testing.T) {
 func TestUnlockOfALostLockWithANilCtxReportsTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var none context.Context
-		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutRenewal())
 		<-l.Context().Done()
 		mustMatch(t, l.Unlock(none), locker.ErrLost)
 	})

@@ -19,7 +19,7 @@ type lines struct {
 	// lines that nobody else ever joined, for the next caller: bench/regress/mechanisms.md
 	spare sync.Pool
 
-	shared bool                 // with other software: see WithSharedKeys; set by New, as holder is
+	shared bool                 // with other software: see WithOtherSoftware; set by New, as holder is
 	holder holder               // in tokens and the names of waiters
 	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
 }

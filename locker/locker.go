@@ -82,7 +82,7 @@ type Request struct {
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
 	Waiter string        // for strategies with a queue: the waiter for which a Watch of Key is active. Empty: takes no position
 	Free   bool          // the Client has just released Key and knows of no other Client that wants it; may be wrong
-	Shared bool          // the Client has the option [WithSharedKeys]: it takes no position in a queue
+	Shared bool          // the Client has the option [WithOtherSoftware]: it takes no position in a queue
 	Joins  bool          // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
 	Owner  string        // for reentrant locks; from [ContextWithOwner]
 	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
@@ -187,7 +187,7 @@ type Lease struct {
 	Contended bool // the lock was held, or another call of the Client was before this one in its line
 
 	// in one Extend: the Lock of this lease has become garbage without Unlock; see
-	// [WithAbandonedStop]
+	// [WithoutAbandonedRenewal]
 	Abandoned bool
 	// in an Extend by Unlock, which keeps Key locked for the rest of its minimum hold, and in the
 	// Release that follows; see [WithMinHold]
@@ -196,7 +196,7 @@ type Lease struct {
 	// by its holder, before it was lost, and without a minimum hold; beside the other flags, since
 	// each lock held has a Lease
 	unlocked bool
-	hand     int32 // how often it has been handed over, see WithHandover
+	hand     int32 // how often it has been handed over, see WithMaxHandovers
 
 	hooks *hook              // what OnHold collects, the last added first
 	wall  *wallclock.Reading // of a clock that a test may set; nil: of the machine's

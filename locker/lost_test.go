@@ -105,7 +105,7 @@ func TestAContextThatIsMadeWhileItsHoldEndsHasTheFirstCause(t *testing.T) {
 func TestAHookOfAReleaseDelaysNoOtherHook(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		blocks, called := make(chan struct{}), make(chan error, 1)
-		locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithoutExtension(), locker.WithMiddleware(onEnd(func(lease locker.Lease, cause error) {
+		locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithoutRenewal(), locker.WithMiddleware(onEnd(func(lease locker.Lease, cause error) {
 			if lease.Key == "released" {
 				<-blocks
 				return
@@ -135,7 +135,7 @@ func TestHooksOfManyLossesAreCalledByEightGoroutines(t *testing.T) {
 		const n = 500
 		var mu sync.Mutex
 		called, now, most := 0, 0, 0
-		locks := locker.New(s, locker.WithTTL(time.Second), locker.WithoutExtension(), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+		locks := locker.New(s, locker.WithTTL(time.Second), locker.WithoutRenewal(), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
 			mu.Lock()
 			called, now = called+1, now+1
 			most = max(most, now)

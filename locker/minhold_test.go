@@ -51,23 +51,20 @@ func mustBeAfter(t *testing.T, what string, got time.Duration, want time.Duratio
 }
 
 func TestUnlockKeepsTheKeyForItsMinimumHold(t *testing.T) {
-	for name, opts := range map[string][]locker.Option{
-		"a shorter TTL":          {locker.WithTTL(5 * time.Second)},
-		"a longer TTL":           {locker.WithTTL(time.Minute)},
-		"a TTL of the same":      {locker.WithTTL(minHold)},
-		"without renewal":        {locker.WithoutExtension()},
-		"a maximum hold as well": {locker.WithMaxHold(10 * time.Second)},
-		"a Client for shared keys": {
-			locker.WithSharedKeys(),
-		},
+	for name, opts := range map[string]struct {
+		ofCall   []locker.Option
+		ofClient []locker.ClientOption
+	}{
+		"a shorter TTL":            {ofCall: []locker.Option{locker.WithTTL(5 * time.Second)}},
+		"a longer TTL":             {ofCall: []locker.Option{locker.WithTTL(time.Minute)}},
+		"a TTL of the same":        {ofCall: []locker.Option{locker.WithTTL(minHold)}},
+		"without renewal":          {ofCall: []locker.Option{locker.WithoutRenewal()}},
+		"a maximum hold as well":   {ofCall: []locker.Option{locker.WithMaxHold(10 * time.Second)}},
+		"a Client for shared keys": {ofClient: []locker.ClientOption{locker.WithOtherSoftware()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ofClient []locker.Option
-			if strings.HasPrefix(name, "a Client") {
-				ofClient, opts = opts, nil
-			}
 			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-				granted := unlocked(t, c, opts...)
+				granted := unlocked(t, c, opts.ofCall...)
 				_, err := c.TryLock(t.Context(), "key")
 				mustMatch(t, err, locker.ErrHeld)
 				if _, extends, releases, _ := s.asked(); extends != 1 || releases != 0 {
@@ -78,7 +75,7 @@ func TestUnlockKeepsTheKeyForItsMinimumHold(t *testing.T) {
 				if _, extends, releases, _ := s.asked(); extends != 1 || releases != 1 {
 					t.Errorf("in the end there were %d Extends and %d Releases; want 1 and 1", extends, releases)
 				}
-			}, ofClient...)
+			}, opts.ofClient...)
 		})
 	}
 }
@@ -275,7 +272,7 @@ func TestALockWithAMinimumHoldIsNotHandedOver(t *testing.T) {
 			t.Error("the waiter has the lease of the holder before")
 		}
 		mustUnlock(t, got)
-	}, locker.WithHandover(10))
+	}, locker.WithMaxHandovers(10))
 }
 
 func TestALockWithAMinimumHoldIsNotHandedOverAlthoughItsWorkFailed(t *testing.T) {
@@ -296,7 +293,7 @@ func TestALockWithAMinimumHoldIsNotHandedOverAlthoughItsWorkFailed(t *testing.T)
 			t.Error("the waiter has the lease of the holder before")
 		}
 		mustUnlock(t, got)
-	}, locker.WithHandover(10))
+	}, locker.WithMaxHandovers(10))
 }
 
 // What is left of a lease that is handed over may be shorter than the minimum hold.
@@ -316,7 +313,7 @@ func TestALockWithAMinimumHoldTakesNoLeaseOfAnotherHold(t *testing.T) {
 		granted := got.Lease().Granted
 		mustUnlock(t, got)
 		mustBeAfter(t, "another process got it", s.takenAt(t).Sub(granted), minHold)
-	}, locker.WithHandover(10))
+	}, locker.WithMaxHandovers(10))
 }
 
 func TestTheMaximumHoldDoesNotEndTheMinimumHold(t *testing.T) {
@@ -621,7 +618,7 @@ func TestARenewalDoesNotMakeAMinimumHoldShorter(t *testing.T) {
 // for the minimum hold.
 func TestAnAbandonedLockKeepsItsMinimumHold(t *testing.T) {
 	const d = 900 * time.Millisecond
-	n, s, c := newNoted(locker.WithAbandonedStop(), locker.WithMinHold(d))
+	n, s, c := newNoted(locker.WithoutAbandonedRenewal(), locker.WithMinHold(d))
 	lease := forget(t, c, "key", func(l *locker.Lock) locker.Lease { return l.Lease() })
 	collect(func() bool { return n.end("key") != nil })
 	mustMatch(t, n.end("key"), locker.ErrLost)

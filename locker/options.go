@@ -9,6 +9,22 @@ import (
 // Option changes how a Client locks: given to [New] for all its calls, or to one call.
 type Option func(*config)
 
+// ClientOption is for [New]: each Option, and those that are about the whole Client.
+type ClientOption interface{ client(*config) }
+
+func (o Option) client(c *config) {
+	if o == nil {
+		c.refuse(outcome.Invalidf("option is nil"))
+		return
+	}
+	o(c)
+}
+
+// clientOption is for New alone.
+type clientOption func(*config)
+
+func (o clientOption) client(c *config) { o(c) }
+
 // DefaultTTL is the TTL without [WithTTL]: how long a lock stays locked when its holder dies.
 const DefaultTTL = 10 * time.Second
 
@@ -22,7 +38,6 @@ type config struct {
 	handover   int // how often a lease is handed over; 0: never
 	extend     bool
 	shared     bool
-	perCall    bool
 
 	abandonedStop bool
 	err           error
@@ -38,21 +53,22 @@ type waitPolicy struct {
 	fresh    bool          // takes no lease that is handed over: see WithMinHold
 }
 
-func defaults() config { return config{ttl: DefaultTTL, extend: true} }
+// configure is the defaults with the options of a Client.
+func configure(opts []ClientOption) config {
+	c := config{ttl: DefaultTTL, extend: true}
+	for _, opt := range opts {
+		if opt == nil {
+			opt = Option(nil)
+		}
+		opt.client(&c)
+	}
+	return c
+}
 
 // with applies the options of one call.
 func (c config) with(opts []Option) config {
-	c.perCall = true
-	return c.apply(opts)
-}
-
-func (c config) apply(opts []Option) config {
 	for _, opt := range opts {
-		if opt == nil {
-			c.refuse(outcome.Invalidf("option is nil"))
-			continue
-		}
-		opt(&c)
+		opt.client(&c)
 	}
 	return c
 }
@@ -76,9 +92,9 @@ func WithTTL(ttl time.Duration) Option {
 	}
 }
 
-// WithoutExtension lets a lease run out after its TTL. By default the Client renews it, at a third
+// WithoutRenewal lets a lease run out after its TTL. By default the Client renews it, at a third
 // of the TTL, for as long as the lock is held.
-func WithoutExtension() Option { return func(c *config) { c.extend = false } }
+func WithoutRenewal() Option { return func(c *config) { c.extend = false } }
 
 // WithMaxHold ends a hold after d, counted from the grant, so that a stuck program does not keep a
 // lock for ever. The lock is renewed no more, and its context ends with a [LostError] whose reason
@@ -142,35 +158,23 @@ func WithBackoff(b Backoff) Option {
 	}
 }
 
-// WithSharedKeys is for keys that other software locks as well, such as redsync, redislock or a
-// loop over SET NX: every Client of ours on these keys needs it. It is for [New] alone. Without it,
-// a release reserves the key for the next waiter of ours, and the other software gets the lock
+// WithOtherSoftware is for keys that other software locks as well, such as redsync, redislock or a
+// loop over SET NX: every Client of ours on these keys needs it. Without it, a release reserves the key for the next waiter of ours, and the other software gets the lock
 // seldom or never.
 //
 // With it there is no queue, no reservation and no wake: a waiter polls like the others, about
 // every 50 ms, and a Client that has released a key waits as long before it asks for that key
 // again. If several calls of the Client wait for a key, one of them polls for all, as often as they
 // would together; from the ninth on, no more often. The wait after a release is shorter by as much.
-// [Client.TryLock] does not wait. Chance decides who is next. It can't be used with [WithHandover] or
+// [Client.TryLock] does not wait. Chance decides who is next. It can't be used with [WithMaxHandovers] or
 // with package fair.
-func WithSharedKeys() Option {
-	return func(c *config) {
-		if c.perCall {
-			c.refuse(outcome.Invalidf("locker.WithSharedKeys is for locker.New, not for one call"))
-		}
-		c.shared = true
-	}
-}
+func WithOtherSoftware() ClientOption { return clientOption(func(c *config) { c.shared = true }) }
 
 // WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock,
-// whatever the number of attempts. The first one is the outermost. It is for [New] alone. [Wrap]
-// puts middleware around each attempt instead.
-func WithMiddleware(middleware ...Middleware) Option {
-	return func(c *config) {
-		if c.perCall {
-			c.refuse(outcome.Invalidf("locker.WithMiddleware is for locker.New, not for one call"))
-			return
-		}
+// whatever the number of attempts. The first one is the outermost. [Wrap] puts middleware around
+// each attempt instead.
+func WithMiddleware(middleware ...Middleware) ClientOption {
+	return clientOption(func(c *config) {
 		for _, m := range middleware {
 			if m == nil {
 				c.refuse(outcome.Invalidf("middleware is nil"))
@@ -178,5 +182,5 @@ func WithMiddleware(middleware ...Middleware) Option {
 			}
 		}
 		c.middleware = append(c.middleware, middleware...)
-	}
+	})
 }

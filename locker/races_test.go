@@ -278,7 +278,7 @@ func TestAShortLeaseIsRenewedBesideALongOne(t *testing.T) {
 			t.Errorf("lost: %v", context.Cause(short.Context()))
 		}
 		mustUnlock(t, short)
-		brief := mustLock(t, c, "brief", locker.WithTTL(100*time.Millisecond), locker.WithoutExtension())
+		brief := mustLock(t, c, "brief", locker.WithTTL(100*time.Millisecond), locker.WithoutRenewal())
 		<-brief.Context().Done()
 		if late := time.Since(brief.Lease().Expires); late != 0 {
 			t.Errorf("the context ended %v after the lease", late)
@@ -565,7 +565,7 @@ func TestLinesOfSeveralOwnersAreWokenAndEndOneByOne(t *testing.T) {
 func TestAnExtensionByHandHasTheDeadlineOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		s.faults.Set(backendtest.ExpireIf, backendtest.Hang)
-		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutRenewal())
 		end := l.Lease().Expires
 		mustMatch(t, l.Extend(context.Background(), time.Minute), locker.ErrLost)
 		if now := time.Now(); now.After(end) {

@@ -21,7 +21,7 @@ const (
 )
 
 // Extend makes the lease last for ttl from now, if that is longer than it lasts already. The Client
-// renews a lock by itself; use Extend for a longer time at once, or with [WithoutExtension].
+// renews a lock by itself; use Extend for a longer time at once, or with [WithoutRenewal].
 //
 // The error matches [ErrLost] if the lock is lost, and [ErrReleased] after Unlock. After any other
 // error the outcome is unknown, and the lease lasts at least as long as before. Extend returns when

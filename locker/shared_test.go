@@ -34,7 +34,7 @@ func TestSharedKeysAreNeitherWatchedNorQueuedFor(t *testing.T) {
 				t.Fatalf("an attempt takes a position: %+v", req)
 			}
 		}
-	}, locker.WithSharedKeys())
+	}, locker.WithOtherSoftware())
 }
 
 func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAClientThatReleasesASharedKeyLeavesItToOthersForAWhile(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Error("another key had to wait")
 		}
-	}, locker.WithSharedKeys())
+	}, locker.WithOtherSoftware())
 }
 
 // Other software has a poller for each of its goroutines. A Client has one head, which polls for up to
@@ -95,7 +95,7 @@ func TestAClientPollsASharedKeyForEachOfItsWaiters(t *testing.T) {
 				t.Errorf("the next of %d waiters has the key after %v; want a pause of %v to %v", waiters, took, least, most)
 			}
 			wg.Wait()
-		}, locker.WithSharedKeys())
+		}, locker.WithOtherSoftware())
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAClientAndPollersOfASharedKeyBothGetTheLock(t *testing.T) {
 			}
 		}
 		for i := range 4 {
-			c := locker.New(single.New(store), locker.WithSharedKeys())
+			c := locker.New(single.New(store), locker.WithOtherSoftware())
 			wg.Go(func() {
 				for {
 					l, err := c.Lock(ctx, "key")
@@ -154,12 +154,12 @@ func TestAClientAndPollersOfASharedKeyBothGetTheLock(t *testing.T) {
 	})
 }
 
-func TestWithSharedKeysIsAnErrorWithFairOrWithHandover(t *testing.T) {
+func TestWithOtherSoftwareIsAnErrorWithFairOrWithMaxHandovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		for says, c := range map[string]*locker.Client{
-			"locker.WithSharedKeys does not go with locker.WithHandover": locker.New(fair.New(store), locker.WithHandover(3), locker.WithSharedKeys()),
-			"waiters can't stand in order":                               locker.New(fair.New(store), locker.WithSharedKeys()),
+			"locker.WithOtherSoftware does not go with locker.WithMaxHandovers": locker.New(fair.New(store), locker.WithMaxHandovers(3), locker.WithOtherSoftware()),
+			"waiters can't stand in order":                                      locker.New(fair.New(store), locker.WithOtherSoftware()),
 		} {
 			for _, lock := range []func() error{
 				func() error { _, err := c.Lock(t.Context(), "key"); return err },
@@ -169,10 +169,6 @@ func TestWithSharedKeysIsAnErrorWithFairOrWithHandover(t *testing.T) {
 					t.Errorf("%v; want it to say %q", err, says)
 				}
 			}
-		}
-		_, err := locker.New(fair.New(store)).Lock(t.Context(), "key", locker.WithSharedKeys())
-		if err == nil || !strings.Contains(err.Error(), "WithSharedKeys is for locker.New") {
-			t.Errorf("as an option of one call: %v", err)
 		}
 		if _, _, stored := store.Get("key"); stored {
 			t.Error("something was stored")

@@ -134,13 +134,13 @@ func onClock(clock *wallclock.Clock) clocked {
 
 // bubble runs test in fake time. At the end it checks that the Client has no line, no entry in its
 // scheduler and no timer.
-func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {
+func bubble(t *testing.T, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.ClientOption) {
 	t.Helper()
 	bubbleWithAClock(t, nil, test, opts...)
 }
 
 // bubbleWithAClock gives the Client a wall clock that can be set.
-func bubbleWithAClock(t *testing.T, clock *wallclock.Clock, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.Option) {
+func bubbleWithAClock(t *testing.T, clock *wallclock.Clock, test func(t *testing.T, s *spy, c *locker.Client), opts ...locker.ClientOption) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()

@@ -257,7 +257,7 @@ func TestTransferAfterUnlockOrALossReturnsNoTicket(t *testing.T) {
 func TestTransferOfALockThatIsLostAfterItsExtensionReturnsNoTicket(t *testing.T) {
 	var clock wallclock.Clock
 	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithoutRenewal())
 		clock.Jump(-time.Hour)
 		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			defer clock.Jump(time.Hour)

@@ -101,7 +101,7 @@ func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
 // Some recipes store a value without expiry, such as a bit. Without this it would stay for ever.
 func TestAReleaseWithoutAnswerIsCleanedUpAfterTheEndOfTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutRenewal())
 		end := l.Lease().Expires
 		var released atomic.Int32
 		s.onRelease = func(ctx context.Context) error {
@@ -617,7 +617,7 @@ func TestALockerThatEndsTheGoroutineOfALateReleaseBlocksNoUnlock(t *testing.T) {
 // What a Release does after the end of the lease, it may do to the next holder.
 func TestTheFirstReleaseEndsWithTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutExtension())
+		l := mustLock(t, c, "key", locker.WithTTL(time.Second), locker.WithoutRenewal())
 		expires := l.Lease().Expires
 		time.Sleep(800 * time.Millisecond)
 		s.onRelease = func(ctx context.Context) error {

@@ -873,8 +873,6 @@ func TestBadInputFailsBeforeAnythingIsSent(t *testing.T) {
 			{"key", []locker.Option{nil}, "option is nil"},
 			{"key", []locker.Option{locker.WithMaxHold(-time.Second)}, "maximum hold -1s is not positive"},
 			{"key", []locker.Option{locker.WithBackoff(nil)}, "backoff is nil"},
-			{"key", []locker.Option{locker.WithMiddleware()}, "locker.WithMiddleware is for locker.New"},
-			{"key", []locker.Option{locker.WithHandover(1)}, "locker.WithHandover is for locker.New"},
 		} {
 			_, err := c.Lock(t.Context(), bad.key, bad.opts...)
 			var typed *locker.Error
@@ -887,7 +885,7 @@ func TestBadInputFailsBeforeAnythingIsSent(t *testing.T) {
 	})
 	for _, bad := range []*locker.Client{
 		locker.New(nil), locker.New(newSpy(), locker.WithTTL(0)), locker.New(newSpy(), locker.WithMiddleware(nil)),
-		locker.New(newSpy(), locker.WithHandover(0)),
+		locker.New(newSpy(), locker.WithMaxHandovers(0)),
 	} {
 		for _, lock := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){bad.Lock, bad.TryLock} {
 			if _, err := lock(t.Context(), "key"); err == nil {

@@ -32,7 +32,7 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 				t.Parallel()
 				program := strings.ReplaceAll(name+"-"+way, " ", "-")
 				store := open(t, dsn+" application_name="+program)
-				locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
+				locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
 				for _, pause := range []time.Duration{0, 1300 * time.Millisecond, 0} {
 					time.Sleep(pause)
 					awaitNone(t, watch, program)

@@ -93,14 +93,14 @@ func (o operator) awaitWaiters(key string, want int) {
 
 // program is one with a pool of its own for locks. Without a TTL in opts its leases outlive a machine that
 // stands still for some seconds.
-func program(t *testing.T, dsn string, opts ...locker.Option) (*locker.Client, *pgxpool.Pool) {
+func program(t *testing.T, dsn string, opts ...locker.ClientOption) (*locker.Client, *pgxpool.Pool) {
 	t.Helper()
 	store, pool, err := pgxstore.Open(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return locker.New(single.New(store), append([]locker.Option{locker.WithTTL(30 * time.Second)}, opts...)...), pool
+	return locker.New(single.New(store), append([]locker.ClientOption{locker.WithTTL(30 * time.Second)}, opts...)...), pool
 }
 
 // contended starts a server on which a program has the lock k.

@@ -162,7 +162,7 @@ func TestAMinimumHoldMakesNoQuarantineLonger(t *testing.T) {
 		l := &changing{q: driver.NewQuarantine()}
 		c := locker.New(single.New(New(l, Observed(l.q))))
 		l.next = []told{serverA}
-		if _, err := c.Lock(t.Context(), "key", locker.WithMinHold(14*time.Minute), locker.WithoutExtension()); err != nil {
+		if _, err := c.Lock(t.Context(), "key", locker.WithMinHold(14*time.Minute), locker.WithoutRenewal()); err != nil {
 			t.Fatal(err)
 		}
 		l.next = []told{serverB}
@@ -172,7 +172,7 @@ func TestAMinimumHoldMakesNoQuarantineLonger(t *testing.T) {
 			t.Fatalf("after a restart: %v; want a quarantine of 32 s", err)
 		}
 		time.Sleep(time.Until(refused.Until))
-		if _, err := c.TryLock(t.Context(), "another", locker.WithMinHold(14*time.Minute), locker.WithoutExtension()); err != nil {
+		if _, err := c.TryLock(t.Context(), "another", locker.WithMinHold(14*time.Minute), locker.WithoutRenewal()); err != nil {
 			t.Errorf("after quarantine: %v", err)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// crew are goroutines of Lockstep, on some Clients with WithSharedKeys, and goroutines of redsync with
+// crew are goroutines of Lockstep, on some Clients with WithOtherSoftware, and goroutines of redsync with
 // its default delays. All of them want one key. Each works for 5 ms, and then does something else.
 type crew struct {
 	clients, each, theirs int
@@ -52,7 +52,7 @@ func (c crew) play(t *testing.T, grants, least int) {
 	all := newContest(t, grants, least)
 	elsewhere := func() time.Duration { return time.Duration(2 * rand.Float64() * float64(c.elsewhere)) }
 	for range c.clients {
-		locks := ofLockstep(locker.New(single.New(lockgoredis.New(client)), locker.WithSharedKeys()))
+		locks := ofLockstep(locker.New(single.New(lockgoredis.New(client)), locker.WithOtherSoftware()))
 		for range c.each {
 			all.add(locks, &all.ours, elsewhere)
 		}

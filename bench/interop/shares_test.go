@@ -57,7 +57,7 @@ var others = map[string]func(client *redis.Client) locking{
 	},
 }
 
-// TestSharesOfAKeyThatOtherSoftwareLocksToo: four Clients of ours with WithSharedKeys, and four
+// TestSharesOfAKeyThatOtherSoftwareLocksToo: four Clients of ours with WithOtherSoftware, and four
 // workers of another program. Nobody starves. With LOCKSTEP_TORTURE=1, on a machine that does
 // nothing else, nobody has less than a fifth of its fair share. With -v it also says who starves
 // without the option.
@@ -78,8 +78,8 @@ func neitherStarves(t *testing.T, client *redis.Client, theirs locking) {
 	if full.Size() {
 		grants, least = 600, 600/2/5
 	}
-	our, their := shares(t, client, grants, least, theirs, locker.WithSharedKeys())
-	t.Logf("with WithSharedKeys: %d ours, %d theirs", our, their)
+	our, their := shares(t, client, grants, least, theirs, locker.WithOtherSoftware())
+	t.Logf("with WithOtherSoftware: %d ours, %d theirs", our, their)
 	if our < least || their < least {
 		t.Errorf("ours have %d grants, theirs %d; want at least %d each", our, their, least)
 	}
@@ -91,7 +91,7 @@ func neitherStarves(t *testing.T, client *redis.Client, theirs locking) {
 
 // shares has both parties lock one key until there were so many grants, and least for each party. On
 // a busy machine a program of its own may come late, so it gives up only after ten times as many.
-func shares(t *testing.T, client *redis.Client, grants, least int, other locking, opts ...locker.Option) (ours, theirs int) {
+func shares(t *testing.T, client *redis.Client, grants, least int, other locking, opts ...locker.ClientOption) (ours, theirs int) {
 	t.Helper()
 	c := newContest(t, grants, least)
 	for range 4 {

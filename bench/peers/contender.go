@@ -57,7 +57,7 @@ type unlock func(context.Context) error
 const (
 	plain       = "lockstep"
 	overRueidis = "lockstep over rueidis"
-	handing     = "lockstep, WithHandover(64)"
+	handing     = "lockstep, WithMaxHandovers(64)"
 	ofFive      = "lockstep, redlock"
 
 	ofFiveRueidis = "lockstep, redlock over rueidis"
@@ -71,7 +71,7 @@ var (
 			"rueidisstore.New(rueidis.NewClient(InitAddress, ForceSingleClient), WithMaxTTL), single.New, locker.WithTTL", lockstepRueidis},
 	}
 	lockstepOneClient = []contender{ // if the goroutines of one Client want one key
-		{handing, ours, "as lockstep, with locker.WithHandover(64)", lockstepGoredis(locker.WithHandover(64))},
+		{handing, ours, "as lockstep, with locker.WithMaxHandovers(64)", lockstepGoredis(locker.WithMaxHandovers(64))},
 	}
 	lockstepOnFive = []contender{
 		{ofFive, ours, "redlock.New of 5 × single.New(goredis.New(redis.NewClient(Addr), WithMaxTTL)), locker.WithTTL", lockstepRedlock},

@@ -50,7 +50,7 @@ func contention(b *bench) (*report, error) {
 		)
 	}
 	for _, ctx := range []string{"", perCall} {
-		r.musts = append(r.musts, atLeast("WithHandover(64), owner changes/s"+ctx,
+		r.musts = append(r.musts, atLeast("WithMaxHandovers(64), owner changes/s"+ctx,
 			one.median(handing+ctx, 0)/one.median(inProcess.name, 0), 20, 40, "× in-process FIFO"))
 	}
 	return r, nil

@@ -17,7 +17,7 @@ import (
 // upToAnHour is for cases with leases of minutes. It has no cost.
 var upToAnHour = redisstore.WithMaxTTL(time.Hour)
 
-func lockstepGoredis(opts ...locker.Option) func(place) (*locks, error) {
+func lockstepGoredis(opts ...locker.ClientOption) func(place) (*locks, error) {
 	return func(p place) (*locks, error) {
 		c := p.goredis(0)
 		return lockstep(p, single.New(goredis.New(c, upToAnHour)), func() { _ = c.Close() }, opts...), nil
@@ -104,7 +104,7 @@ func quorum(p place, nodes []locker.Locker, end func()) (*locks, error) {
 	return lockstep(p, l, end), nil
 }
 
-func lockstep(p place, l locker.Locker, end func(), opts ...locker.Option) *locks {
+func lockstep(p place, l locker.Locker, end func(), opts ...locker.ClientOption) *locks {
 	client := locker.New(l, append(opts, locker.WithTTL(p.ttl))...)
 	return &locks{
 		lock: func(ctx context.Context, key string) (unlock, error) {

@@ -70,7 +70,7 @@ func run(ctx context.Context, out io.Writer, addr string) error {
 		_, _ = fmt.Fprintf(out, "%5.2f s  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
 
-	first, err := locks.Lock(ctx, key, locker.WithTTL(ttl), locker.WithoutExtension())
+	first, err := locks.Lock(ctx, key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestTheAttemptsOfACampaignAreNotLimited(t *testing.T) {
 func TestWhenALeaderDiesAnotherLeadsWithinTheTTL(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		// The store has the lease of a process that is no more.
-		if _, err := locker.New(single.New(s.store), locker.WithoutExtension()).Lock(t.Context(), key); err != nil {
+		if _, err := locker.New(single.New(s.store), locker.WithoutRenewal()).Lock(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		a := s.start("a")

@@ -197,7 +197,7 @@ func TestACampaignOutlastsAnOutageAndMiddlewareSeesIt(t *testing.T) {
 		}
 	}
 	for name, fault := range map[string]backendtest.Fault{"fails": backendtest.Fail, "hangs": timesOut} {
-		for options, opts := range map[string][]locker.Option{
+		for options, opts := range map[string][]locker.ClientOption{
 			"no limits": nil, "limits of the Client": {locker.WithWait(2 * time.Second), locker.WithAttempts(1)},
 		} {
 			t.Run(name+", "+options, func(t *testing.T) {

@@ -132,7 +132,7 @@ func (s *stage) end() {
 }
 
 // candidate makes a candidate that does not run yet.
-func (s *stage) candidate(name string, opts ...locker.Option) *candidate {
+func (s *stage) candidate(name string, opts ...locker.ClientOption) *candidate {
 	l, faults := s.over(s.store)
 	c := &candidate{stage: s, name: name, faults: faults, clock: new(wallclock.Clock), says: make(chan error)}
 	c.client = locker.New(clocked{l, c.clock}, opts...)
@@ -150,7 +150,7 @@ type clocked struct {
 func (c clocked) WallClock() *wallclock.Clock { return c.clock }
 
 // start makes a candidate that runs, and lets it get as far as it can.
-func (s *stage) start(name string, opts ...locker.Option) *candidate {
+func (s *stage) start(name string, opts ...locker.ClientOption) *candidate {
 	c := s.candidate(name, opts...)
 	c.run(c.lead)
 	synctest.Wait()

@@ -16,8 +16,8 @@ import (
 
 // client returns a Client whose leases do not end during a sentence, unless opts has a TTL: a machine
 // may stand still for longer than the TTL of a Client without options.
-func (x *fixture) client(opts ...locker.Option) *locker.Client {
-	return locker.New(x.locker, slices.Concat([]locker.Option{locker.WithTTL(x.long)}, x.Options, opts, x.options)...)
+func (x *fixture) client(opts ...locker.ClientOption) *locker.Client {
+	return locker.New(x.locker, slices.Concat([]locker.ClientOption{locker.WithTTL(x.long)}, x.Options, opts, x.options)...)
 }
 
 // lock takes key, which must be free, through c. In real time a lease may have ended when the

@@ -65,14 +65,14 @@ var clientDoubles = []broken{
 	},
 	{
 		bug:     "the Client makes one attempt",
-		options: []locker.Option{locker.WithAttempts(1)},
+		options: []locker.ClientOption{locker.WithAttempts(1)},
 		breaks: []string{
 			"under WithWait, Lock outlasts a store that fails, and gets the lock when it answers again",
 		},
 	},
 	{
 		bug:     "the Client sleeps for the ttl if the lock is held",
-		options: []locker.Option{locker.WithBackoff(func(int, float64) time.Duration { return 15 * time.Second })},
+		options: []locker.ClientOption{locker.WithBackoff(func(int, float64) time.Duration { return 15 * time.Second })},
 		breaks: []string{
 			"a waiter without a wake-up gets the lock within the polling cap",
 			"a Watch that hangs costs the wake-ups and not the wait",

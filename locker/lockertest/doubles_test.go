@@ -14,7 +14,7 @@ type broken struct {
 	bug     string
 	locker  func(r *reference) locker.Locker       // nil: the reference
 	client  func(next locker.Locker) locker.Locker // middleware that gives the Client the bug
-	options []locker.Option                        // of the Client
+	options []locker.ClientOption                  // of the Client
 
 	noWatch, noLeft, noTransfer bool // of its harness
 

@@ -29,7 +29,7 @@ type fixture struct {
 	// ends by itself would look like a cleanup that works.
 	patience time.Duration
 	ctx      context.Context
-	options  []locker.Option // the tests of this package give Clients a bug by these
+	options  []locker.ClientOption // the tests of this package give Clients a bug by these
 }
 
 // reporter is what a sentence needs of a *testing.T. The tests of this package use another one, to

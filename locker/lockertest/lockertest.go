@@ -70,7 +70,7 @@ type Harness struct {
 	NoTransfer bool
 
 	// Options are given to every Client of the sentences, before those of the sentence itself.
-	Options []locker.Option
+	Options []locker.ClientOption
 
 	// NoFaults says that the Disturber sets no faults. Its Fault and FaultOnce are never called,
 	// and the sentences that need them do not run.

@@ -31,7 +31,7 @@ var renewSentences = []sentence{
 		x.survives(backendtest.Stall(until, nil))
 	}},
 	{"without renewal a lock is lost at its Expires", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(renewed), locker.WithoutExtension()), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(renewed), locker.WithoutRenewal()), x.key("k"))
 		expires := l.Lease().Expires
 		if lost := x.lost(l); lost.Reason != locker.LostExpired {
 			x.Errorf("lost: %s; want expired", lost.Reason)
@@ -41,7 +41,7 @@ var renewSentences = []sentence{
 		}
 	}},
 	{"a caller that looks at the context of a lock at its Expires or later finds it ended", nil, func(x *fixture) {
-		c := x.client(locker.WithTTL((x.short / 2).Truncate(time.Millisecond)), locker.WithoutExtension())
+		c := x.client(locker.WithTTL((x.short / 2).Truncate(time.Millisecond)), locker.WithoutRenewal())
 		looks := 20
 		if x.Bubble {
 			looks = 200
@@ -125,7 +125,7 @@ var renewSentences = []sentence{
 		})
 	}},
 	{"Extend makes a lock last longer at once, and never shorter", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithoutExtension()), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long), locker.WithoutRenewal()), x.key("k"))
 		before := l.Lease().Expires
 		if err := l.Extend(x.Context(), 2*x.long); err != nil {
 			x.Fatalf("Extend: %v", err)

@@ -12,7 +12,7 @@ import (
 var renewDoubles = []broken{
 	{
 		bug:     "the Client does not renew",
-		options: []locker.Option{locker.WithoutExtension()},
+		options: []locker.ClientOption{locker.WithoutRenewal()},
 		breaks: []string{
 			"a Client renews a lock for as long as it is held",
 			"one renewal that fails does not lose the lock",

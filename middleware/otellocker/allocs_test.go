@@ -32,7 +32,7 @@ func TestWithoutAnSDKTheMiddlewareMakesFewAllocations(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			measure := func(opts ...locker.Option) float64 {
+			measure := func(opts ...locker.ClientOption) float64 {
 				locks := locker.New(single.New(memory.New()), opts...)
 				l, err := locks.Lock(ctx, "busy")
 				if err != nil {

@@ -23,7 +23,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name    string
-		clients []locker.Option
+		clients []locker.ClientOption
 	}{
 		{"bare", nil},
 		{"no SDK", seen()},
@@ -48,6 +48,6 @@ func BenchmarkLockUnlock(b *testing.B) {
 	}
 }
 
-func seen(opts ...otellocker.Option) []locker.Option {
-	return []locker.Option{locker.WithMiddleware(otellocker.New(opts...))}
+func seen(opts ...otellocker.Option) []locker.ClientOption {
+	return []locker.ClientOption{locker.WithMiddleware(otellocker.New(opts...))}
 }

@@ -97,7 +97,7 @@ func (m slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 func TestAHoldThatBeginsAfterItsLeaseHasEndedLastsZeroSeconds(t *testing.T) {
 	watched := []otellocker.Option{otellocker.WithHoldSpan()}
 	outermost := locker.WithMiddleware(func(next locker.Locker) locker.Locker { return slow{next} })
-	play(t, setup{notOutside: true, aroundAttempts: true, watched: watched, client: []locker.Option{outermost}}, func(x *scene) {
+	play(t, setup{notOutside: true, aroundAttempts: true, watched: watched, client: []locker.ClientOption{outermost}}, func(x *scene) {
 		<-x.lock().Context().Done()
 	}, func(x *scene) {
 		if hold := x.only(t, "lock hold"); !hold.EndTime.Equal(hold.StartTime) {

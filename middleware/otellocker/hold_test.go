@@ -81,7 +81,7 @@ var holdScenarios = []scenario{
 	},
 	{
 		name:  "handed over within the Client",
-		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}, client: []locker.Option{locker.WithHandover(3)}},
+		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}, client: []locker.ClientOption{locker.WithMaxHandovers(3)}},
 		run: func(x *scene) {
 			first, second := x.lock(), make(chan *locker.Lock)
 			go func() { second <- x.lock() }()

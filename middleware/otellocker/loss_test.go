@@ -80,7 +80,7 @@ var lossScenarios = []scenario{
 		name:  "expired and never unlocked, with a hold span",
 		setup: setup{watched: []otellocker.Option{otellocker.WithHoldSpan()}},
 		run: func(x *scene) {
-			l := x.lock(locker.WithoutExtension())
+			l := x.lock(locker.WithoutRenewal())
 			<-l.Context().Done()
 			x.now(0, 0)
 		},
@@ -93,7 +93,7 @@ var lossScenarios = []scenario{
 	},
 	{
 		name:  "lost because the server can't be reached",
-		setup: setup{client: []locker.Option{locker.WithTTL(100 * time.Millisecond)}},
+		setup: setup{client: []locker.ClientOption{locker.WithTTL(100 * time.Millisecond)}},
 		run: func(x *scene) {
 			err := x.client.Do(x.ctx, key, func(ctx context.Context, _ *locker.Lock) error {
 				x.fault(backendtest.ExpireIf, backendtest.Fail)

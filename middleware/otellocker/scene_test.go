@@ -40,7 +40,7 @@ type setup struct {
 
 	watched   []otellocker.Option
 	noMetrics bool // by what is in watched
-	client    []locker.Option
+	client    []locker.ClientOption
 }
 
 // scene is a Client with the middleware, its stores and faults, and another Client.
@@ -116,7 +116,7 @@ func newScene(t *testing.T, s setup) *scene {
 		inner = locker.Wrap(inner, watch)
 	}
 	// A waiter sleeps until it is woken, so the number of its attempts is always the same.
-	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(func(int, float64) time.Duration { return everSoLong })}
+	opts := []locker.ClientOption{locker.WithTTL(ttl), locker.WithBackoff(func(int, float64) time.Duration { return everSoLong })}
 	x.other = locker.New(outside, opts...)
 	if s.forgotten {
 		opts = append(opts, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return &forgetful{Locker: next} }))

@@ -26,7 +26,7 @@ func writers(store backends.OrderedStore) locker.Locker { return rwlock.New(stor
 var heldScenarios = []scenario{
 	{
 		name:  "busy, and the holder has a label",
-		setup: setup{client: []locker.Option{locker.WithHolder("api-7f9c/4711")}},
+		setup: setup{client: []locker.ClientOption{locker.WithHolder("api-7f9c/4711")}},
 		run: func(x *scene) {
 			l := x.lock()
 			_, err := x.client.TryLock(x.ctx, key)

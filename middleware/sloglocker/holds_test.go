@@ -66,7 +66,7 @@ var extensions = []outcome{
 	}},
 	{name: "handed over within the Client", do: func(s *scene) {
 		s.locks = locker.New(single.New(s.faults[0].Store(s.stores[0])), locker.WithTTL(9*time.Second), locker.WithBackoff(steady),
-			locker.WithHandover(1), locker.WithMiddleware(s.watch, slowly))
+			locker.WithMaxHandovers(1), locker.WithMiddleware(s.watch, slowly))
 		first, second := s.lock(), make(chan *locker.Lock)
 		go func() { second <- s.lock() }()
 		time.Sleep(time.Second)
@@ -252,7 +252,7 @@ var ends = []outcome{
 		`level=ERROR msg="lock lost" key=invoice/42 held=0s reason=stolen error=… error_type=lost trace=7`,
 	}},
 	{name: "loss by expiry", do: func(s *scene) {
-		l := s.lock(locker.WithoutExtension())
+		l := s.lock(locker.WithoutRenewal())
 		time.Sleep(10 * time.Second)
 		l.Unlock(s.ctx)
 	}, want: []string{

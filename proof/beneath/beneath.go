@@ -82,7 +82,7 @@ func run(t *testing.T, h lockertest.Harness, over Over, always ...string) {
 	}
 	t.Run("memory in fake time, with handover", func(t *testing.T) {
 		h := h
-		h.New, h.Bubble, h.Options = Start(Memory).with(over), true, append(slices.Clip(h.Options), locker.WithHandover(2))
+		h.New, h.Bubble, h.Options = Start(Memory).with(over), true, append(slices.Clip(h.Options), locker.WithMaxHandovers(2))
 		lockertest.Run(t, h)
 	})
 	for name, on := range inRealTime {

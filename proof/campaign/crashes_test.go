@@ -306,9 +306,9 @@ func runWorker(t *testing.T, text string) {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // it returns when the process of the test ends
 		os.Exit(1)
 	}()
-	opts := []locker.Option{locker.WithTTL(leaseTTL)}
+	opts := []locker.ClientOption{locker.WithTTL(leaseTTL)}
 	if j.TTL > 0 {
-		opts = []locker.Option{locker.WithTTL(j.TTL), locker.WithoutExtension()}
+		opts = []locker.ClientOption{locker.WithTTL(j.TTL), locker.WithoutRenewal()}
 	}
 	locks := locker.New(j.locker(t), opts...)
 	var all sync.WaitGroup

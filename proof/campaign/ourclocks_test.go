@@ -178,7 +178,7 @@ func clockedClient(
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &clocked{locker.New(clockedLocker{l, clock}, locker.WithTTL(ttl), locker.WithoutExtension()), clock}
+	return &clocked{locker.New(clockedLocker{l, clock}, locker.WithTTL(ttl), locker.WithoutRenewal()), clock}
 }
 
 // isGranted asks for a lock that another has. It does not release a grant. On a busy machine nodes

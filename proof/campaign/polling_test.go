@@ -58,7 +58,7 @@ type deafness struct {
 func (d deafness) run(t *testing.T, rounds int) {
 	atLast := nothingRunsOn(t)
 	server := redistest.Start(t)
-	opts := []locker.Option{locker.WithTTL(theQueuesTTL)}
+	opts := []locker.ClientOption{locker.WithTTL(theQueuesTTL)}
 	if d.backoff != nil {
 		opts = append(opts, locker.WithBackoff(d.backoff))
 	}

@@ -53,8 +53,8 @@ func setUp(t *testing.T) *stage {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.direct[of.name] = locker.New(l, locker.WithTTL(ttl), locker.WithoutExtension())
-		s.others[of.name] = locker.New(others, locker.WithTTL(ttl), locker.WithoutExtension())
+		s.direct[of.name] = locker.New(l, locker.WithTTL(ttl), locker.WithoutRenewal())
+		s.others[of.name] = locker.New(others, locker.WithTTL(ttl), locker.WithoutRenewal())
 	}
 	return s
 }
@@ -96,7 +96,7 @@ func (p party) Lock(ctx context.Context, key string) (*locker.Lock, error) {
 // parties makes the party whose network has the fault, the same owner on a network without faults,
 // and another owner there.
 func (s *scene) parties(ours locker.Locker) {
-	s.ours = party{Client: locker.New(ours, locker.WithTTL(ttl), locker.WithoutExtension())}
+	s.ours = party{Client: locker.New(ours, locker.WithTTL(ttl), locker.WithoutRenewal())}
 	s.same, s.other = party{Client: s.direct[s.strategy.name]}, party{Client: s.others[s.strategy.name]}
 	if s.strategy.nested {
 		s.ours.owner, s.same.owner, s.other.owner = "we", "we", "they"

@@ -254,7 +254,7 @@ func lostReply(t *testing.T, h Harness) {
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr())
 			store := h.open(t, Server{Addr: proxy.Addr()}, redisstore.WithMaxTTL(time.Hour))
-			locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
+			locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
 			warm, err := locks.Lock(t.Context(), "a") // so that EVALSHA is the release, and no NOSCRIPT
 			if err != nil {
 				t.Fatal(err)

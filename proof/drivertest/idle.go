@@ -95,7 +95,7 @@ func (h Harness) idling() map[string]func(t *testing.T, to Server) Client {
 // idle locks after a pause in which the connections die.
 func idle(t *testing.T, h Harness, c Client, pause func()) {
 	store := c.New(redisstore.WithMaxTTL(time.Hour))
-	locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
+	locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
 	lock := func(key string) {
 		t.Helper()
 		l, err := locks.Lock(t.Context(), key)

@@ -26,7 +26,7 @@ func clockAhead(ctx context.Context, s *stage) error {
 	if err := s.goOn(ctx, hers); err != nil {
 		return err
 	}
-	his, err := s.waits(ctx, bob, s.of(brief), locker.WithTTL(s.row.long()), locker.WithoutExtension())
+	his, err := s.waits(ctx, bob, s.of(brief), locker.WithTTL(s.row.long()), locker.WithoutRenewal())
 	if err != nil {
 		return err
 	}

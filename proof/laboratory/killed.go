@@ -41,7 +41,7 @@ func killedBetween(ctx context.Context, s *stage) error {
 		return err
 	}
 	came := time.Now()
-	his, err := s.asks(ctx, bob, locker.WithTTL(s.of(ttl)), locker.WithoutExtension())
+	his, err := s.asks(ctx, bob, locker.WithTTL(s.of(ttl)), locker.WithoutRenewal())
 	switch {
 	case err != nil:
 		return err
@@ -52,7 +52,7 @@ func killedBetween(ctx context.Context, s *stage) error {
 		return errors.New("the lock was refused, but has an expiry")
 	}
 	s.tell("Server", "said before that the key had no expiry")
-	if his, err = s.waits(ctx, bob, s.of(patience), locker.WithTTL(s.of(ttl)), locker.WithoutExtension()); err != nil {
+	if his, err = s.waits(ctx, bob, s.of(patience), locker.WithTTL(s.of(ttl)), locker.WithoutRenewal()); err != nil {
 		return err
 	}
 	if his != nil {

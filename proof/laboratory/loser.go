@@ -50,7 +50,7 @@ func loser(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.waits(ctx, carol, s.of(4*brief), locker.WithTTL(s.row.long()), locker.WithoutExtension())
+	c, err := s.waits(ctx, carol, s.of(4*brief), locker.WithTTL(s.row.long()), locker.WithoutRenewal())
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *stage) asksSlowly(ctx context.Context, a *actor, ttl time.Duration) *ca
 	c := &call{from: time.Now(), done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.lock, c.err = a.locks.TryLock(ctx, s.key, locker.WithTTL(ttl), locker.WithoutExtension())
+		c.lock, c.err = a.locks.TryLock(ctx, s.key, locker.WithTTL(ttl), locker.WithoutRenewal())
 	}()
 	s.tell(a.name, "asks for the lock, for %v", ttl)
 	return c

@@ -62,7 +62,7 @@ func Own(stdin io.Reader, stdout io.Writer) error {
 	}
 	opts := []locker.Option{locker.WithTTL(t.TTL)}
 	if !t.Extend {
-		opts = append(opts, locker.WithoutExtension())
+		opts = append(opts, locker.WithoutRenewal())
 	}
 	if r.run != nil {
 		return r.run(context.Background(), a.locks, t.Key, opts, func(_ context.Context, number uint64) error {

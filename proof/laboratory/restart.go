@@ -37,7 +37,7 @@ func forgetful(servers int) func(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		his, err := s.waits(ctx, bob, s.of(brief), locker.WithTTL(s.row.long()), locker.WithoutExtension())
+		his, err := s.waits(ctx, bob, s.of(brief), locker.WithTTL(s.row.long()), locker.WithoutRenewal())
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func forgetful(servers int) func(ctx context.Context, s *stage) error {
 
 // mustHold is for the one who begins.
 func (s *stage) mustHold(ctx context.Context, a *actor) (*holder, error) {
-	h, err := s.asks(ctx, a, locker.WithTTL(s.row.long()), locker.WithoutExtension())
+	h, err := s.asks(ctx, a, locker.WithTTL(s.row.long()), locker.WithoutRenewal())
 	if err == nil && h == nil {
 		err = fmt.Errorf("%s was refused a lock that nobody has", a.name)
 	}

@@ -188,7 +188,7 @@ func shorter(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	hers, err := s.mustJoin(ctx, alice, locker.WithTTL(long), locker.WithoutExtension())
+	hers, err := s.mustJoin(ctx, alice, locker.WithTTL(long), locker.WithoutRenewal())
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func shorter(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	his, err := s.mustJoin(ctx, bob, locker.WithTTL(s.of(brief)), locker.WithoutExtension())
+	his, err := s.mustJoin(ctx, bob, locker.WithTTL(s.of(brief)), locker.WithoutRenewal())
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func shorter(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		h, err := s.asksAlone(ctx, a, locker.WithTTL(s.of(ttl)), locker.WithoutExtension())
+		h, err := s.asksAlone(ctx, a, locker.WithTTL(s.of(ttl)), locker.WithoutRenewal())
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func clocksApart(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		h, err := s.mustJoin(ctx, a, locker.WithTTL(long), locker.WithoutExtension())
+		h, err := s.mustJoin(ctx, a, locker.WithTTL(long), locker.WithoutRenewal())
 		if err != nil {
 			return err
 		}
@@ -256,7 +256,7 @@ func clocksApart(ctx context.Context, s *stage) error {
 	if err := s.goOn(ctx, in...); err != nil {
 		return err
 	}
-	c, err := s.asksAlone(ctx, carol, locker.WithTTL(long), locker.WithoutExtension())
+	c, err := s.asksAlone(ctx, carol, locker.WithTTL(long), locker.WithoutRenewal())
 	if err != nil {
 		return err
 	}

@@ -178,6 +178,26 @@ func TestASnippetThatDoesNotCompileIsFound(t *testing.T) {
 	}
 }
 
+func TestAnOptionOfAClientIsNoneOfACall(t *testing.T) {
+	for _, option := range []string{"WithOtherSoftware()", "WithMaxHandovers(1)", "WithHolder(`a`)", "WithMiddleware()"} {
+		for call, compiles := range map[string]bool{
+			"locker.New(nil, locker." + option + ")":                                     true,
+			"locker.New(nil, locker.WithTTL(1))":                                         true,
+			"new(locker.Client).Lock(nil, ``, locker." + option + ")":                    false,
+			"new(locker.Client).TryLock(nil, ``, locker." + option + ")":                 false,
+			"new(locker.Client).Do(nil, ``, nil, locker." + option + ")":                 false,
+			"new(locker.Client).DoAll(nil, nil, nil, locker." + option + ")":             false,
+			"new(locker.Client).Resume(nil, *new(locker.Ticket), locker." + option + ")": false,
+		} {
+			source := "package p\n\nimport \"" + module + "/locker\"\n\nfunc f() { " + call + " }\n"
+			errs := typeErrors(t, "../..", map[string]map[string]string{"p": {"p": source}})
+			if compiles != (len(errs) == 0) || !compiles && !strings.Contains(errs[0].Error(), "cannot use locker."+strings.TrimSuffix(option, "`a`)")) {
+				t.Errorf("%s: %v", call, errs)
+			}
+		}
+	}
+}
+
 // typeErrors type-checks packages in the module of dir, given as the source of each file. To compile them finds nothing
 // more, and takes half a minute of CPU.
 func typeErrors(t *testing.T, dir string, packages map[string]map[string]string) (errs []error) {

@@ -103,9 +103,9 @@ func (o orders) run(over context.Context, open strategies.Open, tell func(line s
 		if err != nil {
 			return err
 		}
-		opts := []locker.Option{locker.WithTTL(o.TTL)}
+		opts := []locker.ClientOption{locker.WithTTL(o.TTL)}
 		if o.Kept {
-			opts = append(opts, locker.WithoutExtension())
+			opts = append(opts, locker.WithoutRenewal())
 		}
 		locks := locker.New(Witness{l, s.group(name), tell}, opts...)
 		for hand := range hands {

@@ -25,7 +25,7 @@ const Untested = 6 * time.Second
 // connections meanwhile. The store that over makes takes a TTL of ten minutes. Its server is at addr.
 func Forgets(t *testing.T, addr string, pause time.Duration, over func(t *testing.T, addr string) backends.Store) {
 	relay := redistest.NewRelay(t, addr)
-	locks := locker.New(single.New(over(t, relay.Addr())), locker.WithTTL(idleTTL), locker.WithoutExtension())
+	locks := locker.New(single.New(over(t, relay.Addr())), locker.WithTTL(idleTTL), locker.WithoutRenewal())
 	t.Cleanup(relay.CutAll) // first: the end of a client may wait for what is silent
 	lockOnce(t, locks, t.Name())
 	lockOnce(t, locks, t.Name())

@@ -93,7 +93,7 @@
 //
 // # Handover
 //
-// In half of the schedules the Clients hand leases over (locker.WithHandover), and have one worker
+// In half of the schedules the Clients hand leases over (locker.WithMaxHandovers), and have one worker
 // more, so that somebody waits. The holds of a lease that is handed over follow each other under
 // one token. An extension belongs to the hold during which it was sent. Under fair the order of
 // Clients is then not promised.

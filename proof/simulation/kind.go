@@ -41,7 +41,7 @@ func (w *worker) tick(key string) {
 	ttl, keep := w.ttl(), w.between(50*time.Millisecond, maxTTL).Truncate(time.Millisecond)
 	opts := []locker.Option{locker.WithTTL(ttl), locker.WithMinHold(keep), locker.WithBackoff(w.patience(key))}
 	if w.chance(0.3) {
-		opts = append(opts, locker.WithoutExtension())
+		opts = append(opts, locker.WithoutRenewal())
 	}
 	limit := time.Duration(0)
 	if w.chance(0.4) {

@@ -152,9 +152,9 @@ func (s Schedule) process(t *testing.T, c *scene, name string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var opts []locker.Option
+	var opts []locker.ClientOption
 	if c.h.Handover {
-		opts = append(opts, locker.WithHandover(handovers))
+		opts = append(opts, locker.WithMaxHandovers(handovers))
 	}
 	if c.h.Kind == manyKeys {
 		opts = append(opts, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return holder{next, p} }))

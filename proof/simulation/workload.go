@@ -80,7 +80,7 @@ func (w *worker) lock(key string, ttl time.Duration, want *Want) (l *locker.Lock
 	}
 	opts := []locker.Option{locker.WithTTL(ttl), locker.WithBackoff(w.patience(key))}
 	if w.chance(0.4) {
-		opts = append(opts, locker.WithoutExtension())
+		opts = append(opts, locker.WithoutRenewal())
 	}
 	if w.chance(0.1) {
 		opts = append(opts, locker.WithMaxHold(w.between(50*time.Millisecond, 2*time.Second)))

@@ -38,7 +38,7 @@
 //   - A call that does not wait (TryLock) takes no position.
 //   - A lock of package single on the same key is excluded, but does not respect the queue while
 //     the lock is free.
-//   - [locker.WithHandover] lets a Client pass the lock between its own callers while others wait,
+//   - [locker.WithMaxHandovers] lets a Client pass the lock between its own callers while others wait,
 //     up to the number of times given to it.
 //
 // With Redis the order needs scripts and wake-ups. Acquire fails with a permanent error under

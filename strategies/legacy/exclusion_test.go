@@ -47,7 +47,7 @@ func TestWhichRecipesExcludeEachOtherOnOneKey(t *testing.T) {
 func whatComes(t *testing.T, has holder, asking locker.Locker) string {
 	t.Helper()
 	began := time.Now()
-	l, err := locker.New(asking, locker.WithTTL(time.Second), locker.WithoutExtension()).Lock(t.Context(), "key", locker.WithWait(time.Minute))
+	l, err := locker.New(asking, locker.WithTTL(time.Second), locker.WithoutRenewal()).Lock(t.Context(), "key", locker.WithWait(time.Minute))
 	switch {
 	case errors.Is(err, locker.ErrHeld):
 		return "held"

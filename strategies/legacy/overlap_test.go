@@ -47,7 +47,7 @@ func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-cha
 	t.Helper()
 	got := make(chan holder, 1)
 	go func() {
-		lock, err := locker.New(l, locker.WithTTL(ttl), locker.WithoutExtension()).Lock(t.Context(), "key", locker.WithWait(patience))
+		lock, err := locker.New(l, locker.WithTTL(ttl), locker.WithoutRenewal()).Lock(t.Context(), "key", locker.WithWait(patience))
 		if err != nil {
 			t.Errorf("%s: Lock = %v", who, err)
 		} else {

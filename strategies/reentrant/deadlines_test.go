@@ -140,7 +140,7 @@ func TestAnInnerHoldThatRunsOutIsLostAloneUnderAClient(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		c := locker.New(reentrant.New(store), locker.WithTTL(time.Second))
 		job := as(t.Context(), "job")
-		outer, inner := lock(job, t, c, 1), lock(job, t, c, 2, locker.WithoutExtension())
+		outer, inner := lock(job, t, c, 1), lock(job, t, c, 2, locker.WithoutRenewal())
 		<-inner.Context().Done()
 		var lost *locker.LostError
 		if cause := context.Cause(inner.Context()); !errors.As(cause, &lost) || lost.Reason != locker.LostExpired {

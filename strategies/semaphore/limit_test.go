@@ -244,7 +244,7 @@ func TestMorePermitsThanSlotsAreRefused(t *testing.T) {
 // before the second is over.
 func TestPermitsWithAMinimumHoldAreARateLimit(t *testing.T) {
 	const permits, window = 3, time.Second
-	for name, opts := range map[string][]locker.Option{"of the TTL of a lease": {locker.WithTTL(window)}, "shorter than a TTL": nil} {
+	for name, opts := range map[string][]locker.ClientOption{"of the TTL of a lease": {locker.WithTTL(window)}, "shorter than a TTL": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.New()

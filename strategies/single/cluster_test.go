@@ -18,7 +18,7 @@ func TestContractThroughClusterAndSentinel(t *testing.T) {
 }
 
 // inCluster returns a Client with its own client library, which learns the slots by itself.
-func inCluster(t *testing.T, cluster *redistest.Cluster, opts ...locker.Option) *locker.Client {
+func inCluster(t *testing.T, cluster *redistest.Cluster, opts ...locker.ClientOption) *locker.Client {
 	t.Helper()
 	return locker.New(single.New(goredis.New(beneath.DialCluster(t, cluster), beneath.Long)), opts...)
 }
@@ -79,6 +79,6 @@ func TestALockIsHeldThroughAFailoverOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, 1)
 	key := cluster.KeyOn(cluster.Masters()[2], "invoice/%d")
-	connect := func(opts ...locker.Option) *locker.Client { return inCluster(t, cluster, opts...) }
+	connect := func(opts ...locker.ClientOption) *locker.Client { return inCluster(t, cluster, opts...) }
 	heldThroughFailover(t, connect, key, cluster.Servers()[5], func() { cluster.AwaitFailover(key, cluster.KillMaster(key)) })
 }

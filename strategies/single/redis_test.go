@@ -51,7 +51,7 @@ func exists(t *testing.T, s *redistest.Server, key string) bool {
 
 // behindProxy returns a Client that talks to a real server through a proxy, with the defaults of
 // go-redis except for change.
-func behindProxy(t *testing.T, change func(*redis.Options), opts ...locker.Option) (*locker.Client, *redistest.Proxy, *redistest.Server) {
+func behindProxy(t *testing.T, change func(*redis.Options), opts ...locker.ClientOption) (*locker.Client, *redistest.Proxy, *redistest.Server) {
 	t.Helper()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())

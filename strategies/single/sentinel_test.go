@@ -15,7 +15,7 @@ import (
 )
 
 // bySentinel returns a Client with its own client library, which the sentinels lead to the master.
-func bySentinel(t *testing.T, s *redistest.Sentinel, store []redisstore.Option, opts ...locker.Option) *locker.Client {
+func bySentinel(t *testing.T, s *redistest.Sentinel, store []redisstore.Option, opts ...locker.ClientOption) *locker.Client {
 	t.Helper()
 	return locker.New(single.New(goredis.New(beneath.DialSentinel(t, s), append(store, beneath.Long)...)), opts...)
 }
@@ -23,13 +23,13 @@ func bySentinel(t *testing.T, s *redistest.Sentinel, store []redisstore.Option, 
 func TestALockIsHeldThroughAFailoverBySentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t, 1)
-	connect := func(opts ...locker.Option) *locker.Client { return bySentinel(t, s, nil, opts...) }
+	connect := func(opts ...locker.ClientOption) *locker.Client { return bySentinel(t, s, nil, opts...) }
 	heldThroughFailover(t, connect, "invoice/42", s.Replicas()[0], func() { s.AwaitFailover(s.KillMaster()) })
 }
 
 // heldThroughFailover holds a lock that replica has. Meanwhile failover kills the master and makes
 // replica the new one.
-func heldThroughFailover(t *testing.T, connect func(...locker.Option) *locker.Client, key string, replica *redistest.Server, failover func()) {
+func heldThroughFailover(t *testing.T, connect func(...locker.ClientOption) *locker.Client, key string, replica *redistest.Server, failover func()) {
 	l, err := connect(locker.WithTTL(2*patience)).Lock(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)

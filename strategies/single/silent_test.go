@@ -28,7 +28,7 @@ func TestWhatASilentConnectionCosts(t *testing.T) {
 	if full.Size() {
 		events = 40
 	}
-	lock := func(opts ...locker.Option) func(c *client.Client) pairOfCalls {
+	lock := func(opts ...locker.ClientOption) func(c *client.Client) pairOfCalls {
 		return func(c *client.Client) pairOfCalls {
 			return lockAndUnlock(locker.New(single.New(goredis.New(c)), opts...))
 		}

@@ -32,7 +32,7 @@ func TestADelayedCleanUpOfOneAttemptCannotRemoveTheGrantOfTheNext(t *testing.T) 
 		synctest.Test(t, func(t *testing.T) {
 			store := memory.New()
 			faults := new(backendtest.Faults)
-			locks := locker.New(mutate(single.New(faults.Store(store))), locker.WithoutExtension())
+			locks := locker.New(mutate(single.New(faults.Store(store))), locker.WithoutRenewal())
 
 			// The reply to the first attempt is lost, and its cleanup is slow.
 			faults.Once(backendtest.SetNX, backendtest.LoseReply)

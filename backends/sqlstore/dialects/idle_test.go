@@ -69,7 +69,7 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 			t.Parallel()
 			db := mariadb.dial(t, strings.Replace(dsn, "root", user, 1)+option)
 			several(t, db.DB)
-			locks := locker.New(single.New(db.store()), locker.WithTTL(10*time.Minute), locker.WithoutExtension())
+			locks := locker.New(single.New(db.store()), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
 			for range 3 {
 				awaitNone(t, watch, user)
 				for range 5 {

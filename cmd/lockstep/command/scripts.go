@@ -75,7 +75,7 @@ func (r *running) take(ctx context.Context, file string) (err error) {
 		return err
 	}
 	r.holder = cmp.Or(r.holder, label("acquire"))
-	locks := locker.New(l, locker.WithHolder(r.holder), locker.WithoutExtension())
+	locks := locker.New(l, locker.WithHolder(r.holder), locker.WithoutRenewal())
 	defer func() { drain(locks, patience(err, 2*time.Second)) }()
 	signals := make(chan os.Signal, 1)
 	notify(signals, endings)

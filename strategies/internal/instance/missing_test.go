@@ -26,7 +26,7 @@ func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 		{extend, `lockstep: extend "key": the store is nil: pass an open store`},
 		{none.Release(t.Context(), lease), `lockstep: release "key": the store is nil: pass an open store`},
 		{none.Watch(t.Context(), "key", "", func() {}), `lockstep: watch "key": the store is nil: pass an open store`},
-		{fair, `lockstep: acquire "key": waiters can't stand in order with other software (locker.WithSharedKeys): use single or fenced`},
+		{fair, `lockstep: acquire "key": waiters can't stand in order with other software (locker.WithOtherSoftware): use single or fenced`},
 	} {
 		failed, ok := c.err.(*locker.Error)
 		if !ok || c.err.Error() != c.want || failed.ErrorType() != "invalid" || !backends.Permanent(c.err) {

@@ -37,7 +37,7 @@ func (q queued) Put(ctx context.Context, req locker.Request) (res backends.Resul
 }
 
 // errShared is permanent: other software does not stand in the queue, so there is no order to keep.
-var errShared error = backends.Invalid("waiters can't stand in order with other software (locker.WithSharedKeys): use single or fenced")
+var errShared error = backends.Invalid("waiters can't stand in order with other software (locker.WithOtherSoftware): use single or fenced")
 
 // Prompt tells whether the calls of the store end by themselves.
 func (q queued) Prompt() bool { return prompt.Of(q.QueuedStore) }
