@@ -73,6 +73,18 @@ func documents(t *testing.T) []string {
 	return files
 }
 
+// TestMigratingRaisesNoLongestTTL: after a restart of Redis no lock is granted for the longest TTL
+// (redisstore.WithMaxTTL). What the old code has does not matter: a Client renews its locks.
+func TestMigratingRaisesNoLongestTTL(t *testing.T) {
+	for i, line := range strings.Split(read(t, "../../docs/migrating.md"), "\n") {
+		for _, option := range []string{"WithMaxTTL", "WithQuarantine", "WithoutQuarantine", "(safety.md#the-longest-ttl)"} {
+			if strings.Contains(line, option) {
+				t.Errorf("docs/migrating.md:%d names %s: %s", i+1, option, line)
+			}
+		}
+	}
+}
+
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
