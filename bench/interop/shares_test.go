@@ -107,12 +107,19 @@ func shares(t *testing.T, client *redis.Client, grants, least int, other locking
 type contest struct {
 	t             *testing.T
 	grants, least int
+	percent       int // the least share of a party; 0: see least
 	ctx           context.Context
 	over          context.CancelFunc
 	all           sync.WaitGroup
 
 	mu           sync.Mutex
 	ours, theirs int // grants
+}
+
+// unfair tells that a party has had too few of the grants.
+func (c *contest) unfair() bool {
+	few := min(c.ours, c.theirs)
+	return few < c.least || 100*few < c.percent*(c.ours+c.theirs)
 }
 
 // newContest is over after so many grants, and least for each party, or after ten times as many.
@@ -137,7 +144,7 @@ func (c *contest) add(lock locking, share *int, pause func() time.Duration) {
 				return
 			}
 			c.mu.Lock()
-			if all := c.ours + c.theirs; all < c.grants || min(c.ours, c.theirs) < c.least && all < 10*c.grants {
+			if all := c.ours + c.theirs; all < c.grants || c.unfair() && all < 10*c.grants {
 				*share++
 			} else {
 				c.over()
