@@ -25,7 +25,7 @@ type Client struct {
 	defaults config
 	once     waitPolicy
 	lines    lines
-	cleanups cleanup.Queue
+	cleanups *cleanup.Queue
 	ledger   cleanup.Ledger // of attempts, releases and cleanups without an answer: see Drain
 	renewals scheduler
 	// Releases that did not return by their deadline. While there are some, Unlock with a ctx that
@@ -37,7 +37,7 @@ type Client struct {
 // New returns a Client that takes its locks from l. If an option is wrong, every Lock fails with an
 // error that names it.
 func New(l Locker, opts ...ClientOption) *Client {
-	c := &Client{defaults: configure(opts)}
+	c := &Client{defaults: configure(opts), cleanups: cleanup.New(false)}
 	c.defaults.wait.ttl = c.defaults.ttl
 	c.once = waitPolicy{ttl: c.defaults.ttl, once: true}
 	if l == nil {
@@ -47,7 +47,7 @@ func New(l Locker, opts ...ClientOption) *Client {
 		c.defaults.refuse(outcome.Invalidf("locker.WithOtherSoftware does not go with locker.WithMaxHandovers, which passes others by"))
 	}
 	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
-	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: &c.cleanups, ledger: &c.ledger}
+	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
 	c.ends = w.ends
 	w.handovers.limit = c.defaults.handover

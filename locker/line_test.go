@@ -47,7 +47,7 @@ func isTurn(t *testing.T, which string, p *waiter, want bool) {
 func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &granting{}
-		w := &waiting{Locker: store, lines: &lines{}, cleanups: &cleanup.Queue{}}
+		w := &waiting{Locker: store, lines: &lines{}, cleanups: cleanup.New(false)}
 		ln, _ := w.lines.enter("key", "", time.Second, 0)
 		ln.handed = &Lease{Key: "key", Token: "late", Expires: time.Now()}
 		req := Request{Key: "key", Token: "own", TTL: time.Second, wait: &waitPolicy{}}

@@ -410,7 +410,7 @@ func (h *hold) releaseOnce(ctx context.Context) error {
 // discard releases a lease that came too late for its caller. It does so at once, even if the store
 // was silent before: it has answered since.
 func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
-	discard(ctx, c.locker, &c.cleanups, &c.ledger, &c.lines, lease, ttl)
+	discard(ctx, c.locker, c.cleanups, &c.ledger, &c.lines, lease, ttl)
 }
 
 func discard(

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,45 +19,58 @@ const (
 	maxDoubling = 10  // of the wait for a probe that hangs
 )
 
-// Call is a call to a server that Ask or Reserve has let through.
-type Call struct {
-	grant   bool
-	probe   bool
-	key     string
-	answers int64 // all answers of the server before this call
-	grants  int64 // the answers to grants among them
+// gate is the breaker of one server. A call asks it first and is counted in, and is counted out
+// with its outcome. While the server does not answer, the gate lets through a few calls, or one
+// probe at a time. When it answers again, their number ramps up.
+//
+// Cleanups do not pass the gate, but tell it of their answers: see hear.
+type gate struct {
+	oneServer bool // a failure for one key is one for all keys
+	traffic   traffic
+	troubled  atomic.Bool // deaf, refusing, or window > 0: then calls need the mutex
+
+	mu sync.Mutex
+	// a call that is not a grant failed, and nothing was answered since it was sent
+	deaf     bool
+	refusing bool // grants failed, and no grant was answered since they were sent
+	window   int  // calls at once by callers that can do without it or wait; 0: no limit
+	failed   failedGrants
+	probes   probes
 }
 
-// Ask says whether to call a server, and counts the call in. Answered counts it out.
-//
-// A caller that does not need this server sets needed to false. Then a server that does not answer
-// gets one call at a time, after a pause. A slow server gets calls only while at most limit are
-// under way. A caller that needs the server may always call it, but only a few at once while it
-// does not answer.
-//
-// A server may refuse grants and still answer all other calls. The two are counted apart: grants
-// that hang must not stop extensions and releases.
-func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
-	c := Call{grant: grant, answers: q.answers(), grants: q.grants.Load()}
-	under := q.underWay(grant)
+// Call is a call to a server that Ask or Reserve has let through.
+type Call struct {
+	grant     bool
+	uncounted bool // no gate is asked for it
+	probe     bool
+	key       string
+	answers   int64 // all answers of the server before this call
+	grants    int64 // the answers to grants among them
+}
+
+// ask is [Queue.Ask]. probing tells whether the next probe is a cleanup.
+func (g *gate) ask(grant, needed bool, limit int, probing func() bool) (Call, bool) {
+	c := Call{grant: grant, answers: g.traffic.answers(), grants: g.traffic.grants.Load()}
+	under := g.traffic.of(grant)
 	n := int(under.Add(1))
-	if !q.troubled.Load() {
+	if !g.troubled.Load() {
 		if n <= limit || needed {
 			return c, true
 		}
 		under.Add(-1)
 		return c, false
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	probed := !needed && probing() // before the mutex: hear is called under that of the leftovers
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	ok := false
 	switch {
-	case !q.deaf && !(grant && q.refusing):
-		ok = needed || n <= limit && (q.window == 0 || n <= q.window)
+	case !g.deaf && !(grant && g.refusing):
+		ok = needed || n <= limit && (g.window == 0 || n <= g.window)
 	case needed:
 		ok = n <= fewCalls
 	default:
-		c.probe = q.mayProbe(time.Now())
+		c.probe = !(g.deaf && probed) && g.probes.begin(time.Now())
 		ok = c.probe
 	}
 	if !ok {
@@ -65,201 +79,206 @@ func (q *Queue) Ask(grant, needed bool, limit int) (Call, bool) {
 	return c, ok
 }
 
-// Reserve takes a slot for an attempt that is not yet sent. If none is free, it waits for one until
-// ctx is done; the error says that nothing was sent. Free or Keep gives the slot back.
-//
-// If OneServer is set, Answered or Withdraw counts the attempt out. While grants fail, one attempt
-// at a time probes the server after a pause, and all others fail with a [SilentError]. When it
-// grants again, attempts wait until the ones before them are answered: a few at once, and one more
-// for each answer.
-func (q *Queue) Reserve(ctx context.Context, key string) (Call, error) {
-	c := Call{grant: true, key: key, grants: q.grants.Load()}
-	if !q.troubled.Load() && q.TryReserve() {
-		if q.OneServer {
-			q.granting.Add(1)
-		}
-		return c, nil
-	}
-	guarded := q.OneServer && ctx.Value(ByCaller{}) == nil // otherwise the caller has called Ask
-	for {
-		free, err := q.enter(&c, guarded)
-		if free == nil {
-			return c, err
-		}
-		select {
-		case <-free:
-		case <-ctx.Done():
-			q.quit(free)
-			return c, &FullError{Err: context.Cause(ctx)}
-		}
-	}
-}
-
-// enter tries once to take a slot. If it fails, free is closed before the next try.
-func (q *Queue) enter(c *Call, guarded bool) (free chan struct{}, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	c.grants = q.grants.Load()
-	q.waiting.Add(1) // before the look at the slots: Free reads it after it has freed one
-	if !guarded || q.refusing || q.inWindow() {
-		c.probe = guarded && q.refusing && q.mayProbe(time.Now())
-		switch {
-		case guarded && q.refusing && !c.probe:
-			q.waiting.Add(-1)
-			return nil, &SilentError{q.cause}
-		case q.TryReserve():
-			q.waiting.Add(-1)
-			if q.OneServer {
-				q.granting.Add(1)
-			}
-			return nil, nil
-		case c.probe:
-			c.probe = false
-			q.probes--
-		}
-	}
-	free = make(chan struct{})
-	q.waiters = append(q.waiters, free)
-	return free, nil
-}
-
-// inWindow tells whether one more grant may be under way.
-func (q *Queue) inWindow() bool { return q.window == 0 || int(q.granting.Load()) < q.window }
-
-// mayProbe tells whether a server that does not answer may be probed, and counts the probe in.
-// There is one probe at a time, after a pause. The wait for a probe that hangs is twice as long as
-// for the one before. So few probes hang, however long the server is silent, and there is always a
-// next one.
-func (q *Queue) mayProbe(now time.Time) bool {
+// admit asks for the attempt of c, and counts it in. It is false without an error if the attempt
+// must wait until others are answered. An attempt that is not guarded is only counted.
+func (g *gate) admit(c *Call, guarded bool) (ok bool, err error) {
+	c.probe, c.grants = false, g.traffic.grants.Load()
 	switch {
-	case now.Before(q.retry):
-		return false
-	case q.probes > 0 && now.Before(q.patience):
-		return false
-	case q.deaf && q.entries > 0 && q.room(): // the cleanups probe it
-		return false
+	case c.uncounted:
+		return true, nil
+	case !guarded || !g.troubled.Load():
+		g.traffic.granting.Add(1)
+		return true, nil
 	}
-	q.patience = now.Add(hangLimit << min(q.probes, maxDoubling))
-	q.probes++
-	return true
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.refusing:
+		if c.probe = g.probes.begin(time.Now()); !c.probe {
+			return false, &SilentError{g.failed.last}
+		}
+	case g.window > 0 && int(g.traffic.granting.Load()) >= g.window:
+		return false, nil
+	}
+	g.traffic.granting.Add(1)
+	return true, nil
 }
 
-// answers returns the number of all answers.
-func (q *Queue) answers() int64 { return q.grants.Load() + q.others.Load() }
-
-// underWay returns the counter for a kind of call.
-func (q *Queue) underWay(grant bool) *atomic.Int32 {
-	if grant {
-		return &q.granting
+// withdraw is [Queue.Withdraw]. It returns how many attempts that wait may look at the gate again.
+func (g *gate) withdraw(c Call) (wake int) {
+	if c.uncounted {
+		return 0
 	}
-	return &q.pending
-}
-
-// Withdraw counts out a call that was not made, or whose outcome says nothing about the server.
-func (q *Queue) Withdraw(c Call) {
-	q.underWay(c.grant).Add(-1)
-	if !c.probe && !q.troubled.Load() {
-		return
+	g.traffic.of(c.grant).Add(-1)
+	if !c.probe && !g.troubled.Load() {
+		return 0
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if c.probe {
-		q.probes--
+		g.probes.count--
 	}
-	q.signal()
+	return 1
 }
 
-// Answered counts out a call. The err is nil if the server did it, or answered held or not found. A
-// grant that failed counts unless another grant was answered since it was sent. Any other failure
-// counts unless any call was answered.
-func (q *Queue) Answered(c Call, err error) {
-	q.underWay(c.grant).Add(-1)
+// answered is [Queue.Answered]. It returns how many attempts that wait may look at the gate again.
+func (g *gate) answered(c Call, err error) (wake int) {
+	if c.uncounted {
+		return 0
+	}
+	g.traffic.of(c.grant).Add(-1)
 	answered := err == nil || outcome.Permanent(err)
 	switch {
 	case err == nil && c.grant:
-		q.grants.Add(1)
+		g.traffic.grants.Add(1)
 	case answered:
-		q.others.Add(1)
+		g.traffic.others.Add(1)
 	}
-	if err == nil && !q.troubled.Load() {
-		return
+	if err == nil && !g.troubled.Load() {
+		return 0
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if c.probe {
-		q.probes--
+		g.probes.count--
 	}
 	if answered {
-		q.hearCall()
+		g.reached()
 	}
+	wake = 1
 	switch {
-	case err == nil && c.grant:
-		if q.refusing {
-			q.refusing, q.pause, q.cause = false, 0, nil
-			q.rampUp()
-		}
-		q.widen()
 	case err == nil:
-		q.widen() // for an extension too: many locks may be held while none is asked for
+		if c.grant && g.refusing {
+			g.refusing, g.probes.pause.length, g.failed.last = false, 0, nil
+			g.rampUp()
+		}
+		wake += g.widen() // for an extension too: many locks may be held while none is asked for
 	case c.grant:
-		q.refused(c, err)
-	case !answered && q.answers() == c.answers:
-		q.deaf = true
+		g.refusing = g.failed.add(c, err, g.traffic.grants.Load(), g.oneServer) || g.refusing
+	case !answered && g.traffic.answers() == c.answers:
+		g.deaf = true
 	}
-	if now := time.Now(); err != nil && (q.deaf || q.refusing) && !now.Before(q.retry) {
-		q.pause = min(max(2*q.pause, baseBackoff), maxPause)
-		q.retry = now.Add(jitter(q.pause, now))
+	if err != nil && (g.deaf || g.refusing) {
+		g.probes.postpone(time.Now())
 	}
-	q.troubled.Store(q.deaf || q.refusing || q.window > 0)
-	if q.refusing || q.window == 0 {
-		q.signalAll()
+	g.troubled.Store(g.deaf || g.refusing || g.window > 0)
+	if g.refusing || g.window == 0 {
+		return everyone
 	}
-	q.signal()
+	return wake
+}
+
+// hear notes an answer to a cleanup.
+func (g *gate) hear() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.traffic.others.Add(1)
+	g.reached()
+}
+
+// reached is called at every answer of the server.
+func (g *gate) reached() {
+	if g.deaf {
+		g.deaf, g.probes.pause = false, backoff{}
+		g.rampUp()
+	}
 }
 
 // rampUp begins with a few calls at once. Those that hang since the server did not answer may never
 // return.
-func (q *Queue) rampUp() {
-	q.window = fewCalls + int(max(q.granting.Load(), q.pending.Load()))
-	if q.window >= fullSpeed {
-		q.window = 0
+func (g *gate) rampUp() {
+	g.window = fewCalls + int(max(g.traffic.granting.Load(), g.traffic.pending.Load()))
+	if g.window >= fullSpeed {
+		g.window = 0
 	}
 }
 
-// widen lets one more call be under way.
-func (q *Queue) widen() {
-	if q.window > 0 && !q.refusing {
-		q.window = (q.window + 1) % fullSpeed
-		q.signal()
+// widen lets one more call be under way. It returns how many more attempts may look.
+func (g *gate) widen() (wake int) {
+	if g.window == 0 || g.refusing {
+		return 0
 	}
+	g.window = (g.window + 1) % fullSpeed
+	return 1
 }
 
-// refused is called for a grant that failed. One failure is enough to stop grants to a node of a
-// quorum, since there are other nodes. Without other servers, and for permanent errors, it takes
-// several: they may be about one key or one connection.
-func (q *Queue) refused(c Call, err error) {
-	q.cause = err
-	if n := q.grants.Load(); n != q.granted {
-		q.granted, q.failures = n, 0
+func (g *gate) isDeaf() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.deaf
+}
+
+// traffic counts the calls that are under way, and the answers. While the server answers, calls
+// change nothing else of the gate.
+type traffic struct {
+	granting atomic.Int32 // grants under way
+	pending  atomic.Int32 // others under way
+	grants   atomic.Int64 // answers to grants: granted or held
+	others   atomic.Int64 // all other answers
+}
+
+// of returns the counter for a kind of call.
+func (t *traffic) of(grant bool) *atomic.Int32 {
+	if grant {
+		return &t.granting
 	}
-	if q.OneServer && q.failures > 0 && c.key == q.failedKey {
-		return // it may be about this key only
+	return &t.pending
+}
+
+func (t *traffic) underWay() int { return int(t.pending.Load() + t.granting.Load()) }
+
+func (t *traffic) answers() int64 { return t.grants.Load() + t.others.Load() }
+
+// failedGrants are the grants that have failed since the last answer to one.
+type failedGrants struct {
+	count  int
+	key    string // of the last of them
+	before int64  // answers to grants before them
+	last   error
+}
+
+// add notes a grant that failed, and tells whether these are enough to stop grants. One failure is
+// enough to stop grants to a node of a quorum, since there are other nodes. Without other servers,
+// and for permanent errors, it takes several: they may be about one key or one connection.
+func (f *failedGrants) add(c Call, err error, grants int64, oneServer bool) (enough bool) {
+	f.last = err
+	if grants != f.before {
+		f.before, f.count = grants, 0
 	}
-	q.failures, q.failedKey = q.failures+1, c.key
+	if oneServer && f.count > 0 && c.key == f.key {
+		return false // it may be about this key only
+	}
+	f.count, f.key = f.count+1, c.key
 	few := 1
-	if q.OneServer || outcome.Permanent(err) {
+	if oneServer || outcome.Permanent(err) {
 		few = fewRefusals
 	}
-	if q.failures >= few && q.grants.Load() == c.grants {
-		q.refusing = true
-	}
+	return f.count >= few && grants == c.grants
 }
 
-// hearCall is called at every answer of the server, even to a cleanup.
-func (q *Queue) hearCall() {
-	if q.deaf {
-		q.deaf, q.pause, q.retry = false, 0, time.Time{}
-		q.rampUp()
+// probes are calls to a server that does not answer: one at a time, after a pause. The wait for a
+// probe that hangs is twice as long as for the one before. So few probes hang, however long the
+// server is silent, and there is always a next one.
+type probes struct {
+	count    int       // under way
+	patience time.Time // when the wait for the last of them ends
+	pause    backoff   // before the next one
+}
+
+// begin tells whether a probe may be made now, and counts it in.
+func (p *probes) begin(now time.Time) bool {
+	if p.pause.lasts(now) || p.count > 0 && now.Before(p.patience) {
+		return false
+	}
+	p.patience = now.Add(hangLimit << min(p.count, maxDoubling))
+	p.count++
+	return true
+}
+
+// postpone begins a longer pause, unless one lasts.
+func (p *probes) postpone(now time.Time) {
+	if !p.pause.lasts(now) {
+		p.pause.begin(now)
 	}
 }
 

@@ -21,7 +21,7 @@ func (quarantine) Permanent() bool { return false }
 
 func TestAServerThatRefusesGrantsIsAskedForExtensions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		c, _ := q.Ask(true, false, 100)
 		q.Answered(c, quarantine{})
 		if _, ok := q.Ask(true, false, 100); ok {
@@ -37,7 +37,7 @@ func TestAServerThatRefusesGrantsIsAskedForExtensions(t *testing.T) {
 
 func TestAProbeThatNeverReturnsIsFollowedByAFewOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		c, _ := q.Ask(false, false, 100)
 		q.Answered(c, errDown)
 		began, probes := time.Now(), []time.Duration{}
@@ -60,7 +60,7 @@ func TestAProbeThatNeverReturnsIsFollowedByAFewOthers(t *testing.T) {
 
 func TestAPermanentErrorAboutOneKeyDoesNotStopOtherGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		c, _ := q.Ask(true, false, 100)
 		q.Answered(c, definite{true})
 		for i := range 50 {
@@ -72,7 +72,7 @@ func TestAPermanentErrorAboutOneKeyDoesNotStopOtherGrants(t *testing.T) {
 }
 
 func TestFailuresBeforeTheLastGrantDoNotCount(t *testing.T) {
-	q := &Queue{OneServer: true}
+	q := New(true)
 	for i := range 3 * fewRefusals {
 		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
 		if err != nil {
@@ -90,7 +90,7 @@ func TestFailuresBeforeTheLastGrantDoNotCount(t *testing.T) {
 // There is one server. Its errors may be about one key, so other keys still get their calls.
 func TestOneKeyThatFailsDoesNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		for range 10 * fewRefusals {
 			c, err := q.Reserve(t.Context(), "k")
 			if err != nil {
@@ -108,7 +108,7 @@ func TestOneKeyThatFailsDoesNotStopOthers(t *testing.T) {
 // One connection is slow, and the others are answered.
 func TestOneSlowConnectionDoesNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		for i := range 10 * fewRefusals {
 			slow, err := q.Reserve(t.Context(), fmt.Sprint("slow", i))
 			if err != nil {
@@ -141,7 +141,7 @@ func failGrants(t *testing.T, q *Queue, cause error) {
 
 func TestWhileAServerFailsOneAttemptAtATimeIsSentAndTheRestFailUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, errDown)
 		sent := 0
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
@@ -168,7 +168,7 @@ func TestWhileAServerFailsOneAttemptAtATimeIsSentAndTheRestFailUnsent(t *testing
 
 func TestTheErrorOfAnAttemptThatIsNotSentMatchesNoEndOfACtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, fmt.Errorf("of another call: %w", context.DeadlineExceeded))
 		if _, err := q.Reserve(t.Context(), "k"); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
@@ -202,7 +202,7 @@ func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
 		})
 	}
 	all.Wait()
-	if n := q.waiting.Load(); n != 0 {
+	if n := q.slots.waiting.Load(); n != 0 {
 		t.Errorf("%d attempts count as waiting, so each Free takes the mutex", n)
 	}
 	return most, unsent
@@ -210,7 +210,7 @@ func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
 
 func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, err := q.Reserve(t.Context(), "k")
@@ -233,7 +233,7 @@ func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
 
 func TestAServerThatFailsAgainEndsTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, _ := q.Reserve(t.Context(), "k")
@@ -247,7 +247,7 @@ func TestAServerThatFailsAgainEndsTheRamp(t *testing.T) {
 
 func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, _ := q.Reserve(t.Context(), "k")
@@ -263,10 +263,10 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 		if _, err := q.Reserve(ctx, "k"); !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if len(q.waiters) != 0 || q.waiting.Load() != 0 {
-			t.Errorf("%d attempts still wait", len(q.waiters))
+		q.slots.mu.Lock()
+		defer q.slots.mu.Unlock()
+		if len(q.slots.waiters) != 0 || q.slots.waiting.Load() != 0 {
+			t.Errorf("%d attempts still wait", len(q.slots.waiters))
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 // All slots are in use. The attempt that is the probe waits for a slot, and is sent then.
 func TestAProbeThatFindsNoSlotWaitsForOneAndIsThenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		for q.TryReserve() {
@@ -299,7 +299,7 @@ func TestAProbeThatFindsNoSlotWaitsForOneAndIsThenSent(t *testing.T) {
 
 func TestAProbeThatIsWithdrawnIsFollowedByAnotherAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		c, _ := q.Ask(false, false, 100)
 		q.Answered(c, errDown)
 		time.Sleep(maxPause)
@@ -319,7 +319,7 @@ func TestAProbeThatIsWithdrawnIsFollowedByAnotherAtOnce(t *testing.T) {
 
 func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &Queue{OneServer: true}
+		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
 		c, _ := q.Reserve(t.Context(), "k")
@@ -354,7 +354,7 @@ func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 // through.
 func TestManyCallsThatHangDoNotLimitAServerThatAnswersAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		for range fullSpeed {
 			if _, ok := q.Ask(true, true, 0); !ok {
 				t.Fatal("a caller that needs the server is not let through")

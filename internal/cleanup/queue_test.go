@@ -71,7 +71,7 @@ func TestAnEntryIsConfirmedAfterTheAnswerAndIgnoresTheCallersCtx(t *testing.T) {
 			cancel()
 			began := time.Now()
 			var at []time.Duration
-			q := new(Queue)
+			q := New(false)
 			q.Add(ctx, Entry{TTL: time.Hour, Known: known, Remove: func(ctx context.Context) error {
 				if end, ok := ctx.Deadline(); ctx.Err() != nil || ctx.Value(definite{}) != "value" || !ok || time.Until(end) != callLimit {
 					t.Error("a cleanup must have the values of the caller's ctx, not its end, and the deadline of one call")
@@ -102,7 +102,7 @@ func TestAnEntryStaysUntilItsOperationCanNoLongerArrive(t *testing.T) {
 			began := time.Now()
 			late, arrives := context.WithCancel(t.Context())
 			var calls []time.Duration
-			q := new(Queue)
+			q := New(false)
 			q.Add(t.Context(), Entry{TTL: 10 * time.Second, Late: late, Remove: func(context.Context) error {
 				calls = append(calls, time.Since(began))
 				time.Sleep(5 * time.Millisecond)
@@ -128,7 +128,7 @@ func TestAnEntryStaysUntilItsOperationCanNoLongerArrive(t *testing.T) {
 
 func TestOneCallAtATimeProbesAServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{err: errDial}, new(Queue)
+		s, q := &server{err: errDial}, New(false)
 		for i := range 1000 {
 			q.Add(t.Context(), Entry{Key: fmt.Sprint(i), TTL: 20 * time.Second, Remove: s.remove})
 		}
@@ -160,7 +160,7 @@ func TestOneCallAtATimeProbesAServerThatDoesNotAnswer(t *testing.T) {
 
 func TestAllEntriesAreRemovedSoonAfterTheFirstAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{err: errDial}, new(Queue)
+		s, q := &server{err: errDial}, New(false)
 		for range 1000 {
 			q.Add(t.Context(), Entry{TTL: time.Minute, Known: true, Remove: s.remove})
 		}
@@ -180,7 +180,7 @@ func TestAnEntryOfAServerThatHungEndsATTLAfterItsFirstAnswer(t *testing.T) {
 	const ttl = 10 * time.Second
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s, q := &server{hangs: make(chan struct{}), obeys: true}, new(Queue)
+			s, q := &server{hangs: make(chan struct{}), obeys: true}, New(false)
 			q.Add(t.Context(), Entry{TTL: ttl, Remove: s.remove})
 			time.Sleep(5 * ttl)
 			if q.Stats().Entries != 1 {
@@ -205,7 +205,7 @@ func TestAnEntryOfAServerThatHungEndsATTLAfterItsFirstAnswer(t *testing.T) {
 
 func TestFewCallsHangWhateverTheNumberOfEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{hangs: make(chan struct{})}, new(Queue)
+		s, q := &server{hangs: make(chan struct{})}, New(false)
 		for range 500 {
 			q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: s.remove})
 		}
@@ -215,7 +215,7 @@ func TestFewCallsHangWhateverTheNumberOfEntries(t *testing.T) {
 			t.Errorf("%d calls hang; want %d", s.most, maxHanging)
 		}
 		other := make(chan struct{})
-		new(Queue).Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: func(context.Context) error { close(other); return nil }})
+		New(false).Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: func(context.Context) error { close(other); return nil }})
 		<-other // another server has a queue of its own
 		s.set(func() { close(s.hangs); s.hangs = nil })
 		time.Sleep(time.Minute)
@@ -231,7 +231,7 @@ func TestFewCallsHangWhateverTheNumberOfEntries(t *testing.T) {
 func TestAValueThatWasJustGrantedIsRemovedWhileAProbeHangs(t *testing.T) {
 	for _, atOnce := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			s, q := &server{hangs: make(chan struct{}), obeys: true}, new(Queue)
+			s, q := &server{hangs: make(chan struct{}), obeys: true}, New(false)
 			hangs := Entry{TTL: 2 * time.Second, Known: true, Remove: s.remove}
 			q.Add(t.Context(), hangs)
 			time.Sleep(time.Minute) // it has ended; the server counts as silent
@@ -265,7 +265,7 @@ func TestAValueThatWasJustGrantedIsRemovedWhileAProbeHangs(t *testing.T) {
 
 func TestAPermanentErrorDropsItsOwnEntryOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{err: errDown}, new(Queue)
+		s, q := &server{err: errDown}, New(false)
 		calls := 0
 		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: func(context.Context) error { calls++; return definite{true} }})
 		q.Add(t.Context(), Entry{TTL: time.Minute, Remove: s.remove})
@@ -280,7 +280,7 @@ func TestAPermanentErrorDropsItsOwnEntryOnly(t *testing.T) {
 
 func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{err: errDial}, new(Queue)
+		s, q := &server{err: errDial}, New(false)
 		for range maxLeftovers {
 			if !q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: s.remove}) {
 				t.Fatal("dropped")
@@ -324,7 +324,7 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 
 func TestKeepOfAnAttemptThatItsCallerCleansUpKeepsNoEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		if _, err := q.Reserve(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestKeepOfAnAttemptThatItsCallerCleansUpKeepsNoEntry(t *testing.T) {
 
 func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{err: errDown}, new(Queue)
+		s, q := &server{err: errDown}, New(false)
 		type mark struct{}
 		settling := context.WithValue(t.Context(), mark{}, true)
 		var settled atomic.Int64 // calls of Settle; the queue makes its own at the same instant
@@ -379,7 +379,7 @@ func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
 
 func TestDrainWaitsForTheFirstAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q, ledger := &server{err: errDown}, new(Queue), new(Ledger)
+		s, q, ledger := &server{err: errDown}, New(false), new(Ledger)
 		ctx := context.WithValue(t.Context(), LedgerKey{}, ledger)
 		for range 10 {
 			q.Add(ctx, Entry{TTL: time.Hour, Remove: s.remove})
@@ -403,7 +403,7 @@ func TestDrainWaitsForTheFirstAnswers(t *testing.T) {
 
 func TestACallThatEndsItsGoroutineIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, calls := new(Queue), 0
+		q, calls := New(false), 0
 		q.Add(t.Context(), Entry{TTL: time.Minute, Known: true, Remove: func(context.Context) error {
 			if calls++; calls == 1 {
 				runtime.Goexit()
@@ -422,7 +422,7 @@ func TestACallThatEndsItsGoroutineIsRepeated(t *testing.T) {
 // all their extensions again.
 func TestAServerThatAnswersExtensionsAgainGetsAllOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		ask := func(n int) (calls []Call) {
 			for range n {
 				if c, ok := q.Ask(false, false, 2*fullSpeed); ok {
@@ -442,7 +442,7 @@ func TestAServerThatAnswersExtensionsAgainGetsAllOfThem(t *testing.T) {
 		if n := len(ask(fullSpeed)); n > fewCalls+1 {
 			t.Fatalf("%d calls at once after the first answer", n)
 		}
-		q.pending.Store(0)
+		q.gate.traffic.pending.Store(0)
 		for range fullSpeed {
 			answer(ask(fewCalls), nil)
 		}
@@ -454,7 +454,7 @@ func TestAServerThatAnswersExtensionsAgainGetsAllOfThem(t *testing.T) {
 
 func TestGrantsThatHangTakeNoRoomFromExtensionsToASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		c, _ := q.Ask(false, true, 0)
 		q.Answered(c, errDown)
 		let := func(grant bool) (n int) {
@@ -472,7 +472,7 @@ func TestGrantsThatHangTakeNoRoomFromExtensionsToASilentServer(t *testing.T) {
 }
 
 func BenchmarkReserve(b *testing.B) {
-	var q Queue
+	q := New(false)
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -485,7 +485,7 @@ func BenchmarkReserve(b *testing.B) {
 
 func TestEntriesEndByTheirTTLAndDrainEndsAlthoughNoCallReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, q, ledger := &server{hangs: make(chan struct{})}, new(Queue), new(Ledger)
+		s, q, ledger := &server{hangs: make(chan struct{})}, New(false), new(Ledger)
 		ctx := context.WithValue(t.Context(), LedgerKey{}, ledger)
 		for i := range 100 {
 			q.Add(ctx, Entry{Key: fmt.Sprint(i), TTL: time.Minute, Known: i%2 == 0, Remove: s.remove})
@@ -529,7 +529,7 @@ func TestErrorsOfAQueueHaveATypeAndSayThatNothingWasSent(t *testing.T) {
 func TestAServerThatHungOnceIsNotTakenToHangForEver(t *testing.T) {
 	const ttl = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		s, q := &server{hangs: make(chan struct{}), obeys: true}, new(Queue)
+		s, q := &server{hangs: make(chan struct{}), obeys: true}, New(false)
 		q.Add(t.Context(), Entry{TTL: ttl, Remove: s.remove})
 		time.Sleep(3 * time.Second)
 		s.set(func() { s.hangs = nil })

@@ -13,7 +13,7 @@ import (
 // next probe.
 func TestTheQueueGoesOnWhenSettleIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := new(Queue)
+		q := New(false)
 		var mu sync.Mutex
 		down, gone := true, map[string]time.Time{}
 		for _, key := range []string{"a", "b"} {
@@ -47,7 +47,7 @@ func TestTheQueueGoesOnWhenSettleIsAnswered(t *testing.T) {
 }
 
 func pauseLeft(q *Queue) time.Duration {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return time.Until(q.probe)
+	q.leftovers.mu.Lock()
+	defer q.leftovers.mu.Unlock()
+	return time.Until(q.leftovers.server.pause.until)
 }

@@ -16,7 +16,7 @@ func TestASlowServerIsCleanedUp(t *testing.T) {
 		for _, known := range []bool{true, false} {
 			t.Run(fmt.Sprintf("obeys %v, known %v", obeys, known), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					q, calls := new(Queue), new(atomic.Int64)
+					q, calls := New(false), new(atomic.Int64)
 					for range 10 {
 						q.Add(t.Context(), Entry{Key: "k", TTL: 8 * time.Minute, Known: known, Remove: func(ctx context.Context) error {
 							calls.Add(1)
@@ -54,7 +54,7 @@ func TestASlowServerIsCleanedUp(t *testing.T) {
 // probes, and no call is answered.
 func TestAnEntryThatFailedIsTriedAgainAlthoughNewOnesFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, first := new(Queue), &server{err: errDial}
+		q, first := New(false), &server{err: errDial}
 		q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: first.remove})
 		synctest.Wait()
 		others := &server{err: errDial}
@@ -76,7 +76,7 @@ func TestAnEntryThatFailedIsTriedAgainAlthoughNewOnesFail(t *testing.T) {
 // calls that hang never return.
 func TestCallsThatNeverReturnLeaveRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, hanging := new(Queue), &server{hangs: make(chan struct{})}
+		q, hanging := New(false), &server{hangs: make(chan struct{})}
 		for range workers {
 			q.Add(t.Context(), Entry{TTL: time.Hour, Known: true, Remove: hanging.remove})
 		}
@@ -102,7 +102,7 @@ func TestCallsThatNeverReturnLeaveRoomForOthers(t *testing.T) {
 // then fails. The call was sent before, so it says nothing of what may have arrived since.
 func TestALateAnswerIsNoConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, calls := new(Queue), new(atomic.Int64)
+		q, calls := New(false), new(atomic.Int64)
 		late, confirmation := make(chan struct{}), make(chan struct{})
 		q.Add(t.Context(), Entry{TTL: time.Hour, Remove: func(context.Context) error {
 			switch calls.Add(1) {

@@ -100,7 +100,7 @@ func newReference() *reference {
 	}
 	r.started = func(call time.Time) time.Time { return call }
 	r.clean = func(ctx context.Context, req locker.Request) {
-		new(cleanup.Queue).Add(ctx, cleanup.Entry{TTL: req.TTL, Remove: func(ctx context.Context) error { return r.cleanOnce(ctx, req) }})
+		cleanup.New(false).Add(ctx, cleanup.Entry{TTL: req.TTL, Remove: func(ctx context.Context) error { return r.cleanOnce(ctx, req) }})
 	}
 	r.tell = func(_ string, wakes []func()) {
 		for _, wake := range wakes {

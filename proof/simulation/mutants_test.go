@@ -148,7 +148,7 @@ var defects = []defect{
 		"case b.granted >= q.need || b.granted > 0 && DEFECT:",
 	}},
 	{name: "cleanup under the caller's ctx", strategy: "single", fault: None, patch: patch{
-		"internal/cleanup", "queue.go",
+		"internal/cleanup", "leftovers.go",
 		"	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx),",
 		"	own := ctx\n	if !DEFECT {\n		own = context.WithoutCancel(ctx)\n	}\n	e := &entry{Entry: of, ctx: own,",
 	}},

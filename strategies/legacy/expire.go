@@ -64,13 +64,13 @@ func Expire(store backends.LegacyStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
 	}
-	return &expire{store: store}
+	return &expire{store: store, cleanups: cleanup.New(false)}
 }
 
 type expire struct {
 	limited
 	store    backends.LegacyStore
-	cleanups cleanup.Queue
+	cleanups *cleanup.Queue
 }
 
 // errGone says that the key was gone between SETNX and PEXPIRE.

@@ -35,7 +35,7 @@ func Sent(l any) (n int) {
 
 // TakeSlots takes all slots of an Expire until free is called.
 func TakeSlots(l any) (free func()) {
-	q, n := &l.(*expire).cleanups, 0
+	q, n := l.(*expire).cleanups, 0
 	for q.TryReserve() {
 		n++
 	}

@@ -79,7 +79,7 @@ func GetSet(store backends.LegacyStore, opts ...GetSetOption) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
 	}
-	g := &getSet{store: store, unit: seconds, now: wallclock.Of(store).Now}
+	g := &getSet{store: store, cleanups: cleanup.New(false), unit: seconds, now: wallclock.Of(store).Now}
 	g.grants.over = func(s *stamps) bool { return s.over(g.unit, g.now()) }
 	for _, opt := range opts {
 		if opt != nil {
@@ -102,7 +102,7 @@ type getSet struct {
 	unit     unit
 	now      func() time.Time // the wall clock, for stamps; package locker times the lease itself
 	grants   grants[stamps]
-	cleanups cleanup.Queue
+	cleanups *cleanup.Queue
 }
 
 // Acquire makes one attempt.

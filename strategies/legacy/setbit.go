@@ -52,7 +52,7 @@ func SetBit(store backends.LegacyStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
 	}
-	return &bit{store: store, take: func(ctx context.Context, key string) (bool, error) {
+	return &bit{store: store, cleanups: cleanup.New(false), take: func(ctx context.Context, key string) (bool, error) {
 		was, err := store.SetBit(ctx, key, 0, true)
 		return !was, err
 	}}
@@ -76,7 +76,7 @@ func GetBit(store backends.LegacyStore) locker.Locker {
 	if l := instance.Missing(store); l != nil {
 		return l
 	}
-	return &bit{store: store, take: func(ctx context.Context, key string) (bool, error) {
+	return &bit{store: store, cleanups: cleanup.New(false), take: func(ctx context.Context, key string) (bool, error) {
 		if on, err := store.GetBit(ctx, key, 0); on || err != nil {
 			return false, err
 		}
@@ -94,7 +94,7 @@ type bit struct {
 	store    backends.LegacyStore
 	take     func(ctx context.Context, key string) (bool, error)
 	grants   grants[struct{}]
-	cleanups cleanup.Queue
+	cleanups *cleanup.Queue
 }
 
 // Acquire makes one attempt.

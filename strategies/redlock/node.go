@@ -19,7 +19,7 @@ type node struct {
 }
 
 func nodeOf(l locker.Locker, r raise) node {
-	return node{Locker: l, raise: r, own: instance.Is(l), server: new(cleanup.Queue)}
+	return node{Locker: l, raise: r, own: instance.Is(l), server: cleanup.New(false)}
 }
 
 // acquire and release do not wait: then is called once with the answer and must not block. An

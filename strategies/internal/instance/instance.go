@@ -31,11 +31,9 @@ type Place interface {
 func Over(place Place, store any) locker.Locker { return over(place, store) }
 
 func over(place Place, store any) *instance {
-	i := &instance{place: place}
+	one, ok := store.(backends.OneServer)
+	i := &instance{place: place, cleanups: cleanup.New(ok && one.OneServer())}
 	i.evictions, _ = store.(backends.Inspector)
-	if s, ok := store.(backends.OneServer); ok {
-		i.cleanups.OneServer = s.OneServer()
-	}
 	return i
 }
 
@@ -96,7 +94,7 @@ func (v value) Put(ctx context.Context, req locker.Request) (backends.Result, er
 
 type instance struct {
 	place     Place
-	cleanups  cleanup.Queue
+	cleanups  *cleanup.Queue
 	evictions backends.Inspector // tells why a lease is gone; nil: the store tells nothing
 }
 
@@ -154,7 +152,6 @@ var errGone = errors.New("the store ended the call")
 // itself.
 func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Time, err error) {
 	switch {
-	case !i.cleanups.OneServer:
 	case err == nil || backends.Permanent(err):
 		i.cleanups.Answered(call, nil)
 	case ctx.Err() != nil && time.Since(started) < hurry || ctx.Value(cleanup.ByCaller{}) != nil:
