@@ -41,10 +41,6 @@ type Turn struct {
 	// For any other caller the key is reserved for the head, as if it had just been released. Without
 	// InOrder any caller gets a free key.
 	InOrder bool
-	// Free says that the key has just been released, and that the caller knows of no other caller
-	// that wants it. A store may use the call that is quickest for a free key: in Redis the script of
-	// the queue costs the server five times as much as SET. A wrong hint costs one call.
-	Free bool
 	// RoundTrip is how long a call to the store takes at best, as far as the caller has measured it;
 	// 0: it has not. A reservation for the waiter lasts longer if the waiter is far away.
 	RoundTrip time.Duration

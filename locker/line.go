@@ -53,9 +53,6 @@ type line struct {
 	failures int   // how many they are
 	failedAt time.Time
 
-	freed  bool // this Client has released the lock since the last answer
-	rivals int  // grants until the line forgets that others wanted the lock
-
 	handed *Lease // handed over to the head, which has not taken it yet
 	stale  int    // handovers whose release notification is still pending
 
@@ -72,9 +69,6 @@ type watch struct {
 	failed  error         // until the head has read it
 	refusal error         // why there is no watch, for all in the line
 }
-
-// rivalry is after how many grants a line forgets that others wanted the lock.
-const rivalry = 4
 
 // waiter is a call behind the head.
 type waiter struct {
@@ -134,9 +128,9 @@ func (ln *line) resume(ttl time.Duration) {
 }
 
 // turn begins an attempt of the head. It returns the lease that was handed over to the head, if
-// any. Otherwise it returns the name under which an active watch wakes the line, whether the lock
-// is likely to be free, and whether the attempt joins the lease of the head before.
-func (ls *lines) turn(ln *line) (handed *Lease, waiter string, free, joins bool) {
+// any. Otherwise it returns the name under which an active watch wakes the line, and whether the
+// attempt joins the lease of the head before.
+func (ls *lines) turn(ln *line) (handed *Lease, waiter string, joins bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	handed, ln.busy = ln.takeHanded(), true
@@ -144,11 +138,11 @@ func (ls *lines) turn(ln *line) (handed *Lease, waiter string, free, joins bool)
 	ln.late = joins || handed != nil
 	switch {
 	case handed == nil && ln.watch.active:
-		waiter, free = ln.watch.waiter, ln.freed && ln.rivals == 0
+		waiter = ln.watch.waiter
 	case handed != nil && ln.held.Position > 0: // leave the queue of the store
 		ln.unwatch()
 	}
-	return handed, waiter, free, joins
+	return handed, waiter, joins
 }
 
 // note keeps the error of an attempt of the head: the lock is held, or the store failed.
@@ -165,7 +159,6 @@ func (ls *lines) note(ln *line, err error) {
 	}
 	ln.fault, ln.failures = nil, 0
 	ln.held, ln.until, ln.local = *held, time.Time{}, false
-	ln.freed, ln.rivals = false, rivalry
 	if held.Left > 0 {
 		ln.until = time.Now().Add(held.Left)
 	}
@@ -187,10 +180,7 @@ func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
 		ln.calm() // the wake-up led to this grant
 	}
 	if granted {
-		ln.freed, ln.fault, ln.failures = false, nil, 0
-		if lease.hand == 0 { // a handover says nothing of others
-			ln.rivals = max(ln.rivals-1, 0)
-		}
+		ln.fault, ln.failures = nil, 0
 	}
 	if len(ln.queue) > 0 {
 		if !granted {
@@ -398,7 +388,7 @@ func (ls *lines) freed(key string) {
 			ln.stale--
 			continue
 		}
-		ln.local, ln.freed = false, true
+		ln.local = false
 		ln.wake()
 	}
 	if ls.shared {

@@ -81,7 +81,6 @@ type Request struct {
 	Key    string        // name of the lock
 	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
 	Waiter string        // for strategies with a queue: the waiter for which a Watch of Key is active. Empty: takes no position
-	Free   bool          // the Client has just released Key and knows of no other Client that wants it; may be wrong
 	Shared bool          // the Client has the option [WithOtherSoftware]: it takes no position in a queue
 	Joins  bool          // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
 	Owner  string        // for reentrant locks; from [ContextWithOwner]

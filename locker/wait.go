@@ -171,12 +171,12 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 				return Lease{}, err
 			}
 		}
-		handed, waiter, free, joins := w.lines.turn(ln)
+		handed, waiter, joins := w.lines.turn(ln)
 		if handed != nil && !handed.Ended() && !p.fresh {
 			return *handed, nil
 		}
 		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
-		req.Waiter, req.Free, req.Joins = waiter, free, joins
+		req.Waiter, req.Joins = waiter, joins
 		lease, err := w.insist(ctx, limit, req, so)
 		if waiter != "" && (err == errUnderWay || isSilent(err)) { //nolint:errorlint // it is not wrapped
 			w.lines.forgetWatch(ln) // what is on its way gets nothing in the name of this waiter

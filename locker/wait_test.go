@@ -228,40 +228,6 @@ func TestWaitersOfOneClientStandInLineAndOnlyTheHeadMakesAttempts(t *testing.T) 
 	})
 }
 
-// A Client that is the only one to use a key does not need the queue of the store.
-func TestAHeadSaysThatTheLockIsLikelyToBeFree(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		const n = 40
-		held := mustLock(t, c, "key")
-		var wg sync.WaitGroup
-		for range n {
-			wg.Go(func() { mustUnlock(t, mustLock(t, c, "key")) })
-		}
-		synctest.Wait()
-		mustUnlock(t, held)
-		wg.Wait()
-		for i, req := range s.acquires {
-			// The holder, two attempts that find the lock held, and four grants until the line forgets
-			// that others wanted it.
-			if likely := i >= 1+2+4; req.Free != likely {
-				t.Errorf("attempt %d: Free = %v; want %v", i+1, req.Free, likely)
-			}
-		}
-		before := len(s.acquires)
-		s.store.Set("key", "other", 50*time.Millisecond)
-		mustUnlock(t, mustLock(t, c, "key"))
-		mustUnlock(t, mustLock(t, c, "key"))
-		if len(s.acquires) < before+3 {
-			t.Fatalf("%d attempts to take the lock from another holder and once more; want 3 at least", len(s.acquires)-before)
-		}
-		for i, req := range s.acquires[before:] {
-			if likely := i == 0; req.Free != likely {
-				t.Errorf("attempt %d beside another holder: Free = %v; want %v", i+1, req.Free, likely)
-			}
-		}
-	})
-}
-
 func TestAWaiterWhoseCtxEndsLeavesTheLineWithoutDisturbingIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		held := mustLock(t, c, "key")

@@ -173,7 +173,7 @@ var numberedTurnSentences = []sentence{
 		number := x.takeNumber(w, last)
 		for i := range rounds {
 			time.Sleep(2 * x.Resolution)
-			for _, t := range []backends.Turn{{}, {InOrder: true}, {Free: true}} {
+			for _, t := range []backends.Turn{{}, {InOrder: true}} {
 				if res := x.askNumber(w, t); !res.OK || res.Fence != number {
 					x.Fatalf("SetNXNumbered(%+v), call %d = %+v; want the number %d", t, i+2, res, number)
 				}

@@ -86,15 +86,6 @@ var positionSentences = []sentence{
 			x.Fatalf("SetNXQueued for the holder with another value = %+v; want it held, and position 3", res)
 		}
 	}},
-	{"an attempt with Free takes a position only if the key is held", func(x *fixture) {
-		key := x.key("k")
-		first, second := x.newWaiter(key), x.newWaiter(key)
-		x.askFree(first, true, 0)
-		x.askFree(second, false, 1)
-		x.outside.Delete(key)
-		x.askFree(second, true, 0) // it had a position
-		x.wantPosition(first, 1)
-	}},
 	{"every key has a queue of its own", func(x *fixture) {
 		keys := x.oddKeys()
 		all := make([]*waiter, len(keys))
@@ -689,15 +680,6 @@ func (x *fixture) askFor(key, waiter string, inOrder bool, value string) backend
 	return res
 }
 
-// askFree calls SetNXQueued with Free for w, with the value of w.
-func (x *fixture) askFree(w *waiter, granted bool, position int) {
-	x.Helper()
-	res, err := x.queued.SetNXQueued(x.Context(), w.key, w.value(), x.long, backends.Turn{Waiter: w.name, Free: true})
-	if err != nil || res.OK != granted || res.Position != position {
-		x.Fatalf("SetNXQueued(%.60q) for a waiter with Free = %+v, %v; want %v, and position %d", w.key, res, err, granted, position)
-	}
-}
-
 func (w *waiter) value() string { return "of " + w.name }
 
 // take calls SetNXQueued for w, which must be granted.
@@ -812,17 +794,15 @@ func (x *fixture) wantInvalid(call string, err error) {
 
 // An asking is a way to call SetNXQueued.
 type asking struct {
-	says                 string
-	waits, inOrder, free bool
+	says           string
+	waits, inOrder bool
 }
 
 var askings = []asking{
-	{"without a waiter", false, false, false},
-	{"without a waiter, with InOrder", false, true, false},
-	{"for a waiter", true, false, false},
-	{"for a waiter, with InOrder", true, true, false},
-	{"for a waiter, with Free", true, false, true},
-	{"for a waiter, with InOrder and Free", true, true, true},
+	{"without a waiter", false, false},
+	{"without a waiter, with InOrder", false, true},
+	{"for a waiter", true, false},
+	{"for a waiter, with InOrder", true, true},
 }
 
 // notForWaiters are sentences that do not run with waiters.
@@ -869,7 +849,7 @@ type queuedStore struct {
 }
 
 func (s *queuedStore) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
-	turn := backends.Turn{InOrder: s.inOrder, Free: s.free}
+	turn := backends.Turn{InOrder: s.inOrder}
 	if s.waits {
 		var err error
 		if turn.Waiter, err = s.waiter(key, value); err != nil {

@@ -121,32 +121,6 @@ var positionDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
-		bug:    "an attempt with Free keeps its position if it is granted",
-		breaks: "an attempt with Free takes a position only if the key is held",
-		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-				if t.Free {
-					if r, err := m.SetNX(ctx, key, value, ttl); r.OK || err != nil {
-						return r, err
-					}
-				}
-				return m.SetNXQueued(ctx, key, value, ttl, t)
-			}
-		}),
-	},
-	{
-		bug:    "an attempt with Free gets no position if the key is held",
-		breaks: "an attempt with Free takes a position only if the key is held",
-		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-				if t.Free {
-					return m.SetNX(ctx, key, value, ttl)
-				}
-				return m.SetNXQueued(ctx, key, value, ttl, t)
-			}
-		}),
-	},
-	{
 		bug:    "no waiter has a position",
 		breaks: "an attempt without a Waiter takes no position",
 		store: misplaced(func(_ string, t backends.Turn, right backends.Result) backends.Result {

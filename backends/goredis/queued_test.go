@@ -283,14 +283,17 @@ func TestAReleaseWakesNobodyButTheNext(t *testing.T) {
 	})
 }
 
-// What is likely to be free is asked for as by who does not wait, unless a place would be left over.
+// After a release that found nobody in the queue, the next attempt of the store is a plain SET, unless
+// the waiter may have a position.
 func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	s := goredis.New(dial(t, &client.Options{Addr: proxy.Addr()}))
 	outside := dial(t, &client.Options{Addr: server.Addr()})
-	if err := s.WatchQueued(t.Context(), "a", "waiter", func() {}); err != nil {
-		t.Fatal(err)
+	for key, waiter := range map[string]string{"a": "waiter", "b": "another"} {
+		if err := s.WatchQueued(t.Context(), key, waiter, func() {}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ask := func(turn backends.Turn, want backends.Result, sent ...string) {
 		t.Helper()
@@ -305,7 +308,7 @@ func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
 			t.Errorf("SetNXQueued by %+v sent %v; want %v", turn, got, sent)
 		}
 	}
-	free := func() {
+	free := func() { // not by a release of the store
 		t.Helper()
 		if err := outside.Del(t.Context(), "a").Err(); err != nil {
 			t.Fatal(err)
@@ -314,16 +317,29 @@ func TestAKeyThatIsLikelyToBeFreeCostsNoScript(t *testing.T) {
 	granted, refused := backends.Result{OK: true}, backends.Result{Position: 1}
 	ask(backends.Turn{}, granted, "EVALSHA", "EVAL") // this server did not know the script
 	free()
-	ask(backends.Turn{Free: true}, granted, "SET")
+	ask(backends.Turn{}, granted, "EVALSHA")
+	mustDelete(t, s, "a", "mine")
+	ask(backends.Turn{}, granted, "SET")
 	free()
-	ask(backends.Turn{Free: true, InOrder: true}, granted, "EVALSHA")
+	ask(backends.Turn{}, granted, "EVALSHA") // a release is good for one attempt
 	free()
+	mustSet(t, s, "b", "mine")
+	mustDelete(t, s, "b", "mine") // and for its own key
+	ask(backends.Turn{}, granted, "EVALSHA")
+	mustDelete(t, s, "a", "mine")
+	ask(backends.Turn{InOrder: true}, granted, "EVALSHA")
+	mustDelete(t, s, "a", "mine")
 	outside.Set(t.Context(), "a", "theirs", 20*time.Second)
-	ask(backends.Turn{Free: true}, refused, "SET", "EVALSHA")
-	free()
-	ask(backends.Turn{Free: true}, granted, "EVALSHA") // which takes away his place
-	free()
-	ask(backends.Turn{Free: true}, granted, "SET")
+	ask(backends.Turn{}, refused, "SET", "EVALSHA")
+	outside.Del(t.Context(), queue)
+	mustDelete(t, s, "a", "theirs")
+	ask(backends.Turn{}, granted, "EVALSHA") // the waiter may have a position, which it removes
+	mustDelete(t, s, "a", "mine")
+	ask(backends.Turn{}, granted, "SET")
+	next := queueAt(t.Context(), t, s, "a", "next", 1)
+	mustDelete(t, s, "a", "mine") // the key is reserved
+	ask(backends.Turn{}, refused, "EVALSHA")
+	next.turn()
 }
 
 func TestAQueueExpiresAndIsInNobodysWay(t *testing.T) {

@@ -131,7 +131,8 @@ var ways = map[string]func(ctx context.Context, s *Store) (backends.Result, erro
 		return r, err
 	},
 	"SetNXQueued for a free key": func(ctx context.Context, s *Store) (backends.Result, error) {
-		return s.SetNXQueued(ctx, "key", "token", longest, backends.Turn{Waiter: "w", Free: true})
+		s.turns.FoundEmpty("key")
+		return s.SetNXQueued(ctx, "key", "token", longest, backends.Turn{Waiter: "w"})
 	},
 	"SetNXQueued with a position": func(ctx context.Context, s *Store) (backends.Result, error) {
 		return s.SetNXQueued(ctx, "key", "token", longest, backends.Turn{Waiter: "w"})
@@ -143,7 +144,8 @@ var ways = map[string]func(ctx context.Context, s *Store) (backends.Result, erro
 		return s.SetNXNumbered(ctx, "key", "token", longest, backends.Turn{})
 	},
 	"SetNXNumbered for a free key": func(ctx context.Context, s *Store) (backends.Result, error) {
-		return s.SetNXNumbered(ctx, "key", "token", longest, backends.Turn{Waiter: "w", Free: true})
+		s.turns.FoundEmpty("key")
+		return s.SetNXNumbered(ctx, "key", "token", longest, backends.Turn{Waiter: "w"})
 	},
 	"SetNXNumbered with a position": func(ctx context.Context, s *Store) (backends.Result, error) {
 		return s.SetNXNumbered(ctx, "key", "token", longest, backends.Turn{Waiter: "w"})

@@ -15,7 +15,7 @@ import (
 
 // Waiters stand in a queue beside the lock: a sorted set in its slot of a Redis Cluster.
 //
-//	SetNXQueued  SET key token NX PX ttl   if the key is likely to be free, and the waiter can have no position in the queue
+//	SetNXQueued  SET key token NX PX ttl   once after a release of this store that found the queue empty
 //	             EVALSHA enqueue.lua   SET key token PX ttl if key is free or reserved for the waiter; else ZADD the queue
 //	DeleteIf     EVALSHA pass.lua      if key holds token, SET key to a reservation for the head of the queue, and PUBLISH
 //	                                   to its store; DEL if the queue is empty
@@ -53,7 +53,7 @@ func (s *Store) setInTurn(
 		return backends.Result{}, err
 	}
 	full, ms, member, inOrder := s.config.prefix+key, lifeOfKey(ttl), "", ""
-	if t.Free && !t.InOrder && s.turns.HasNoPosition(full, t.Waiter) && s.queues() {
+	if !t.InOrder && s.queues() && s.turns.LikelyFree(full, t.Waiter) {
 		if r, err := s.setIfFree(ctx, full, token, ms, numbered); r.OK || err != nil {
 			return r, err
 		}
@@ -111,7 +111,8 @@ func (s *Store) setAlone(ctx context.Context, key, token string, ttl time.Durati
 	return s.SetNX(ctx, key, token, ttl)
 }
 
-// setIfFree asks for a key that is likely to be free.
+// setIfFree asks for a key that is likely to be free. The script of the queue costs the server five times
+// as much as SET. A key that is not free costs this one call more.
 func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, numbered bool) (backends.Result, error) {
 	if numbered {
 		return s.ops.number(ctx, s.line, full, token, ms, byClock)
@@ -170,13 +171,23 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 // pass is DeleteIf. If the lock and its queue can't be used together, it releases the lock alone:
 // the waiters find out when they look.
 func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
-	ok, err := yes(once(ctx, s.line, scripts.Pass, s.passing(key, token)...))
+	reply, err := once(ctx, s.line, scripts.Pass, s.passing(key, token)...)
+	ok, err := s.passed(key, reply, err)
 	if isMoving(err) || isKeptOut(err) {
 		ok, alone := yes(once(ctx, s.line, scripts.Release, s.releasing(key, token)...))
 		s.noteKeptOut(err, alone)
 		return ok, alone
 	}
 	return ok, err
+}
+
+// passed reads the reply of pass.lua, and notes whether it has found nobody in the queue.
+func (s *Store) passed(key string, reply any, err error) (bool, error) {
+	if err == nil && reply == int64(2) { // see free.lua
+		s.turns.FoundEmpty(key)
+		return true, nil
+	}
+	return yes(reply, err)
 }
 
 // passing is what pass.lua is told.

@@ -84,7 +84,7 @@ func (s sharing) deleteIf(ctx context.Context, key, token string, then func(ok b
 			stack.Go(func() (bool, error) { return s.ops.release(ctx, s.line, full, token) }, pipeline.ErrStranded, then)
 			return
 		}
-		then(yes(reply, err))
+		then(s.passed(full, reply, err))
 	}, script.Call(args)...)
 }
 

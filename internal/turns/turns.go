@@ -14,6 +14,7 @@ type Turns struct {
 	mu       sync.Mutex
 	byWaiter map[string]*Turn
 	byKey    map[string]*Turn // the latest for each key
+	empty    map[string]bool  // of these keys: the last release here has found nobody in the queue
 }
 
 // A Turn is one waiter.
@@ -33,7 +34,7 @@ func (ts *Turns) Add(t *Turn) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.byWaiter == nil {
-		ts.byWaiter, ts.byKey = map[string]*Turn{}, map[string]*Turn{}
+		ts.byWaiter, ts.byKey, ts.empty = map[string]*Turn{}, map[string]*Turn{}, map[string]bool{}
 	}
 	ts.byWaiter[t.Waiter] = t
 	if t.before = ts.byKey[t.Key]; t.before != nil {
@@ -49,10 +50,26 @@ func (ts *Turns) Find(waiter string) *Turn {
 	return ts.byWaiter[waiter]
 }
 
-// HasNoPosition tells whether the waiter watches the key and can't have a position in its queue.
-func (ts *Turns) HasNoPosition(key, waiter string) bool {
+// FoundEmpty notes that a release has found nobody in the queue of key. Keys that nobody watches are
+// not noted, so the notes are bounded by the watches.
+func (ts *Turns) FoundEmpty(key string) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	if ts.byKey[key] != nil {
+		ts.empty[key] = true
+	}
+}
+
+// LikelyFree tells whether the key is likely to be free for the waiter, which makes an attempt. It is
+// so for the first attempt after a release that found the queue empty. A waiter that may have a
+// position, or does not watch the key, goes by the queue.
+func (ts *Turns) LikelyFree(key, waiter string) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if !ts.empty[key] {
+		return false
+	}
+	delete(ts.empty, key)
 	t := ts.byWaiter[waiter]
 	return t != nil && t.Key == key && t.member == ""
 }
@@ -155,6 +172,7 @@ func (ts *Turns) leaveKey(t *Turn) {
 		ts.byKey[t.Key] = t.before
 	default:
 		delete(ts.byKey, t.Key)
+		delete(ts.empty, t.Key)
 	}
 	if t.before != nil {
 		t.before.after = t.after

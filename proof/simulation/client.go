@@ -147,7 +147,6 @@ func (r recorder) record(
 		TTL: req.TTL, Began: h.now(), Answered: Never, Outcome: Pending,
 	}
 	add(h, &h.Attempts, a)
-	req.Free = req.Waiter != "" && throwFor(h.Seed, "hint", a.Token).chance(0.5) // it may be false
 	lease, err := ask(ctx, req)
 	if c.waits {
 		r.process.notePosition(req.Key, err)

@@ -48,14 +48,16 @@ func (l *link) numberIfFree(ctx context.Context, key, value string, ttl time.Dur
 	return a.result, a.err
 }
 
-// setInTurn asks in the queue. If the key is likely to be free, it tries ifFree first.
+// setInTurn asks in the queue. At random it takes the key to be free, rightly or not, and tries ifFree
+// first. Package redisstore does so after a release that found the queue empty.
 func (l *link) setInTurn(
 	ctx context.Context, m Message, t backends.Turn,
 	ifFree func(ctx context.Context, key, value string, ttl time.Duration) (result, error),
 	inTurn func(c commands, ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (result, error),
 ) (result, error) {
 	mine := l.turnOf(t.Waiter)
-	if t.Free && !t.InOrder && mine != nil && !mine.asked.Load() {
+	free := throwFor(l.h.Seed, "hint", l.h.name(m.Token)).chance(0.5)
+	if free && !t.InOrder && mine != nil && !mine.asked.Load() {
 		if r, err := ifFree(ctx, m.Key, m.Token, m.TTL); r.OK || err != nil {
 			return r, err
 		}

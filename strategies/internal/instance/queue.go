@@ -72,7 +72,7 @@ func (n numbered) Put(ctx context.Context, req locker.Request) (res backends.Res
 
 // turn says how the store should treat the request in its queue.
 func (q queued) turn(req locker.Request) backends.Turn {
-	return q.trips.told(backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder, Free: req.Free})
+	return q.trips.told(backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder})
 }
 
 func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) error {
