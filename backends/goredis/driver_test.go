@@ -19,7 +19,7 @@ var harness = drivertest.Harness{
 		if !to.Cluster {
 			return Driven(Dial(t, o))
 		}
-		c := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password})
+		c := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, PoolSize: o.PoolSize, ReadTimeout: o.ReadTimeout})
 		t.Cleanup(func() { c.Close() })
 		return Driven(c)
 	},
@@ -52,7 +52,7 @@ func Embed(t *testing.T) *client.Client {
 func optionsOf(to drivertest.Server) *client.Options {
 	o := &client.Options{
 		Addr: to.Addr, Username: to.User, Password: to.Password, DB: to.Database, TLSConfig: to.TLS, Protocol: to.Protocol,
-		ReadTimeout: to.Timeout, ContextTimeoutEnabled: to.Ends,
+		ReadTimeout: to.Timeout, ContextTimeoutEnabled: to.Ends, PoolSize: to.Pool,
 	}
 	if to.Timeout != 0 {
 		o.MaxRetries = -1

@@ -54,6 +54,11 @@ type Client interface {
 // New adds a hook to c, which tests the connections that c makes from then on: PING is sent on one that was idle for over
 // five seconds, before it is used again, and a dead one is closed. See driver.Idle.
 //
+// If the application uses up the connections of c, as by commands that block, a new lock waits for one, and fails a
+// little before its ctx ends: nothing was sent. Renewals and releases go over the pool that go-redis has for
+// pipelines. They wait too with redisstore.WithoutScripts, or if PipelinePoolSize is negative, or c has no
+// Pipeline or no PoolStats: then give the locks a client of their own.
+//
 // With a Ring every call fails, and nothing is sent.
 func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 	if e := driver.RefuseNil(c); e != nil {
@@ -126,9 +131,12 @@ func setDefault[T comparable](field *T, value T) {
 type executor struct {
 	client Client
 	heard  *driver.Heard
+	ample  *ample
 }
 
-func newExecutor(c Client) executor { return executor{c, &driver.Heard{First: "HELLO"}} }
+func newExecutor(c Client) executor {
+	return executor{c, &driver.Heard{First: "HELLO"}, &ample{born: time.Now()}}
+}
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) {
 	value, err := e.process(ctx, args, false)
@@ -146,13 +154,18 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	return value, err
 }
 
-func (e executor) process(ctx context.Context, args []any, isOnce bool) (any, error) {
-	cmd := newCommand(ctx, args)
+type processor interface {
+	Process(ctx context.Context, cmd client.Cmder) error
+}
+
+// send leaves the pool for commands when waiting ends, and has until the deadline of ctx for what it has sent.
+func (e executor) send(ctx, waiting context.Context, to processor, args []any, isOnce bool) (any, error) {
+	cmd := newCommand(waiting, args)
 	var err error
 	if isOnce {
-		err = e.client.Process(ctx, once{cmd})
+		err = to.Process(waiting, once{cmd})
 	} else {
-		err = e.client.Process(ctx, cmd)
+		err = to.Process(waiting, cmd)
 	}
 	if err != nil {
 		err = e.noted(e.translate(ctx, args, err, cmd.isUnwritten()))
@@ -276,7 +289,7 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 		c := &conn{executor: e, key: key, tx: tx}
 		own = fn(c)
 		switch {
-		case driver.IsDemoted(own):
+		case driver.IsDemoted(own) && c.used:
 			// without an answer to the second the connection is thrown away
 			_, _ = c.Pipeline(ctx, []any{"QUIT"}, []any{"PING"})
 		default:
@@ -298,14 +311,32 @@ type conn struct {
 	used     bool // a pipeline was answered
 }
 
-func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
-	cmds := make([]client.Cmder, len(commands))
-	p := c.tx.Pipeline()
-	for i, args := range commands {
-		cmds[i] = once{newCommand(ctx, args)}
-		_ = p.Process(ctx, cmds[i])
+// Pipeline takes the connection when it is first called. Until then, commands that keep or end a hold may go
+// over the pool for pipelines: those of one call are on one connection there too.
+func (c *conn) Pipeline(ctx context.Context, commands ...[]any) (replies []any, err error) {
+	args := []any{"", c.key}
+	p := c.poolOf(ctx, args)
+	if c.used || p == nil || c.ample.has(p, !c.Clustered()) {
+		return c.pipeline(ctx, ctx, c.tx.Pipeline(), commands)
 	}
-	_, whole := p.Exec(ctx)
+	full, err := c.take(ctx, p, args, slices.ContainsFunc(commands, driver.Keeps), func(waiting context.Context) (err error) {
+		replies, err = c.pipeline(ctx, waiting, c.tx.Pipeline(), commands)
+		return err
+	})
+	if full {
+		replies, err = c.pipeline(ctx, ctx, p.Pipeline(), commands)
+		c.used = false
+	}
+	return replies, err
+}
+
+func (c *conn) pipeline(ctx, waiting context.Context, p client.Pipeliner, commands [][]any) ([]any, error) {
+	cmds := make([]client.Cmder, len(commands))
+	for i, args := range commands {
+		cmds[i] = once{newCommand(waiting, args)}
+		_ = p.Process(waiting, cmds[i])
+	}
+	_, whole := p.Exec(waiting)
 	replies := make([]any, len(commands))
 	for i, cmd := range cmds {
 		value, err := c.answer(ctx, []any{"", c.key}, cmd.(once), whole)
@@ -365,7 +396,7 @@ func (e executor) translate(ctx context.Context, args []any, err error, unwritte
 	case errors.Is(err, client.ErrClosed):
 		err = driver.Closed(err)
 	case errors.Is(err, client.ErrPoolExhausted), errors.Is(err, client.ErrPoolTimeout):
-		err = driver.Kind("pool_exhausted", true, err)
+		err = e.exhausted(ctx, args, err)
 	case strings.HasPrefix(err.Error(), "redis: all sentinels specified in configuration are unreachable"):
 		err = driver.Kind("sentinels_unreachable", true, err)
 	case isProtocol(err):

@@ -15,7 +15,9 @@ import (
 
 var harness = drivertest.Harness{
 	Connect: func(t testing.TB, to drivertest.Server) drivertest.Client {
-		return Driven(Pool(t, to.Addr, optionsOf(to)...))
+		pool := Pool(t, to.Addr, optionsOf(to)...)
+		pool.MaxActive, pool.Wait = to.Pool, to.Pool > 0
+		return Driven(pool)
 	},
 	Open: func(t *testing.T, to drivertest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
 		store, pool := Open(to.Addr, optionsOf(to), opts...)

@@ -46,9 +46,25 @@ func (p pool) borrow(ctx context.Context) (client.Conn, error) {
 func (p pool) Tests() bool { return p.TestOnBorrow != nil || p.TestOnBorrowContext != nil }
 
 func (p pool) Dial(ctx context.Context) (driver.PoolConn, error) {
-	c, err := p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return dial(ctx, p.DialContext, p.Pool.Dial) })
+	c, err := p.open(ctx)
 	return patient{c}, err
 }
+
+func (p pool) open(ctx context.Context) (client.Conn, error) {
+	return p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return dial(ctx, p.DialContext, p.Pool.Dial) })
+}
+
+// Room implements driver.Bounded.
+func (p pool) Room() driver.Room {
+	if p.MaxActive <= 0 {
+		return driver.Room{}
+	}
+	stats := p.Stats()
+	return driver.Room{InUse: stats.ActiveCount - stats.IdleCount, Most: p.MaxActive, Remedy: "MaxActive"}
+}
+
+// Beside implements driver.Bounded.
+func (p pool) Beside(ctx context.Context) (driver.PoolConn, error) { return p.open(ctx) }
 
 // patient is a connection for wake-ups: it may take hours until a channel has a message.
 type patient struct{ client.Conn }

@@ -20,11 +20,14 @@ import (
 // A call returns as soon as its ctx is done, whatever the server does, and the connection that it used is closed if the
 // reply has not come. Calls that are made at the same time may share a round trip, and then a connection: it is closed
 // when all of their ctxs are done. Redigo by itself waits for ever unless it is given a DialReadTimeout, which is what
-// bounds a call of the store whose ctx can't end; locker.Client uses none such. A pool that is exhausted fails the call at
-// once, or makes it wait for its ctx (Wait). Connections of another make than redigo's need a ReceiveContext for this. A
-// pool with DialContext and TestOnBorrowContext is faster than one with Dial or TestOnBorrow: those know no ctx, so each
-// call needs a goroutine. If a server hangs, 256 of those may go on after their calls; until one of them ends, further
-// calls that need a connection fail at once.
+// bounds a call of the store whose ctx can't end; locker.Client uses none such. Connections of another make than
+// redigo's need a ReceiveContext for this. A pool with DialContext and TestOnBorrowContext is faster than one with Dial or
+// TestOnBorrow: those know no ctx, so each call needs a goroutine. If a server hangs, 256 of those may go on after their
+// calls; until one of them ends, further calls that need a connection fail at once.
+//
+// If all connections of the pool are in use (MaxActive), a new lock fails at once or, with Wait, a little before its ctx
+// ends: nothing was sent. Renewals and releases have up to ten connections beside the pool, which are closed
+// after a second without use. With redisstore.WithoutScripts they wait for the pool too.
 //
 // When nothing was answered for five seconds, the store tests the connection that it takes, and closes those that are idle if
 // it is dead. While other calls are answered, a connection that died is found by the next command on it. An extension is then

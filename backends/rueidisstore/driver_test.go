@@ -53,6 +53,7 @@ func OptionsOf(to drivertest.Server) client.ClientOption {
 	o := client.ClientOption{
 		InitAddress: []string{to.Addr}, DisableCache: true, Username: to.User, Password: to.Password, SelectDB: to.Database,
 		TLSConfig: to.TLS, AlwaysRESP2: to.Protocol == 2, ConnWriteTimeout: to.Timeout, Dialer: net.Dialer{Timeout: to.Timeout},
+		BlockingPoolSize: to.Pool,
 	}
 	if to.Protocol != 0 {
 		o.Dialer.KeepAlive, o.ConnWriteTimeout = time.Hour, time.Minute // no pings in between

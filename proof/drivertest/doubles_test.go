@@ -426,6 +426,10 @@ var doubles = []double{
 		fails: "Lock = ", only: "New", harness: doing(neverStale),
 	},
 	{
+		bug: "renewals wait for the pool", breaks: "a pool that the application uses up loses no lock", fails: " is lost: ",
+		harness: func(*Harness) {}, // the smallest adapter is no driver.Bounded
+	},
+	{
 		bug: "a cleanup is pretended", breaks: "a lost reply keeps no lock from others", fails: "the lock is free",
 		harness: doing(func(next call) call {
 			failed := false

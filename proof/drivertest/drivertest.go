@@ -27,6 +27,7 @@ type Server struct {
 	Cluster  bool          // it is a node of a cluster
 	Ends     bool          // calls end with their ctx, if the client library has an option for it
 	Protocol int           // 2 or 3 for a RESP2 or RESP3 connection; 0: that of the client library
+	Pool     int           // connections for commands, and more calls wait for one; 0: as the client library has it
 
 	// Dial opens the connections, whatever the address; nil: by TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

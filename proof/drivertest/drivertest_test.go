@@ -23,7 +23,7 @@ func harnessFor(over func(p driver.Pool, addr string) driver.Executor) Harness {
 	connect := func(t testing.TB, to Server) Client {
 		o := []client.DialOption{
 			client.DialUsername(to.User), client.DialPassword(to.Password), client.DialDatabase(to.Database),
-			client.DialReadTimeout(time.Second),
+			client.DialReadTimeout(max(time.Second, to.Timeout)),
 		}
 		if to.TLS != nil {
 			o = append(o, client.DialUseTLS(true), client.DialTLSConfig(to.TLS))
@@ -31,7 +31,7 @@ func harnessFor(over func(p driver.Pool, addr string) driver.Executor) Harness {
 		if to.Dial != nil {
 			o = append(o, client.DialContextFunc(to.Dial))
 		}
-		pool := &client.Pool{MaxIdle: 100, DialContext: func(ctx context.Context) (client.Conn, error) {
+		pool := &client.Pool{MaxIdle: 100, MaxActive: to.Pool, Wait: to.Pool > 0, DialContext: func(ctx context.Context) (client.Conn, error) {
 			return client.DialContext(ctx, "tcp", to.Addr, o...)
 		}}
 		t.Cleanup(func() { pool.Close() })
@@ -61,6 +61,7 @@ func harnessFor(over func(p driver.Pool, addr string) driver.Executor) Harness {
 var more = []string{
 	"a server that may have forgotten locks is in quarantine", // it tells the family of no new connection
 	"errors say which server, what outcome and what to do",    // it does not say what was sent on a new connection
+	"a pool that the application uses up loses no lock",       // it has no connections beside its pool
 }
 
 func asItIs(p driver.Pool, addr string) driver.Executor { return driver.OverPool(p, addr) }

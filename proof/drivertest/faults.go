@@ -30,6 +30,7 @@ var patient = []storeSentence{
 	{"Open gives up a server that hangs", openGivesUp},
 	{"a silent connection for wake-ups is replaced", silentConnection},
 	{"a lost reply keeps no lock from others", lostReply},
+	{"a pool that the application uses up loses no lock", usedUpPool},
 	{"idle connections that were forgotten without a reset fail no lock", forgottenConnections},
 	{"idle connections with TLS that were closed fail no lock", closedConnections},
 	{"an idle connection that ends as the next command comes fails no lock", endingConnection},

@@ -234,8 +234,8 @@ func IsMoved(err error) bool {
 }
 
 // WireError is a call that got no reply. It matches [context.DeadlineExceeded] and
-// [context.Canceled] only if the ctx of the call has ended so: a timeout of the client library does
-// not look like one of the caller.
+// [context.Canceled] only if the ctx of the call has ended so, or is about to (see [Early]): a timeout of
+// the client library does not look like one of the caller.
 type WireError struct {
 	Addr    string // the server's; empty if the client library does not tell
 	NotSent bool   // nothing was sent, or there was no connection; else the outcome is unknown
@@ -258,6 +258,9 @@ func Fault(ctx context.Context, addr string, err error) error {
 	w := &WireError{Addr: addr, NotSent: backends.Unsent(err) || isUntrusted(err) || isStranger(err), Err: err, end: Ended(ctx)}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil && addr == "" {
 		w.Addr = op.Addr.String()
+	}
+	if w.end == nil && isUsedUp(err) && errors.Is(err, context.DeadlineExceeded) {
+		w.end = context.DeadlineExceeded // see Early
 	}
 	return w
 }

@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,18 @@ type Pool interface {
 	// Translate makes a [*ReplyError] of an error reply of the server. [Kind] and [Closed] give
 	// other errors of the library their word.
 	Translate(err error) error
+}
+
+// Bounded is a Pool that an application can use up. Commands that keep or end a hold then have
+// connections of their own.
+type Bounded interface {
+	Pool
+
+	// Room is how much of the pool is in use.
+	Room() Room
+
+	// Beside opens a connection like those of Get, which the pool does not count. Close closes it.
+	Beside(ctx context.Context) (PoolConn, error)
 }
 
 // PoolConn is a connection. One goroutine uses it at a time.
@@ -57,8 +70,12 @@ const dialLimit = 5 * time.Second
 // When nothing was answered for five seconds, a connection is tested before it is used, as [Idle] does.
 // If it is dead, it is closed, and so are the idle ones beside it. A Pool that tests its connections
 // itself has a method Tests() bool, which returns true.
+//
+// While a [Bounded] Pool has no connection left, commands for which [Keeps] is true go over connections
+// beside the pool, which are closed when they are idle. A grant that gets no connection fails a little before
+// the end of its ctx, and says that nothing was sent.
 func OverPool(p Pool, addr string) Pipeliner {
-	return pooled{p, addr, new(Heard), newClock(), new(atomic.Int64)}
+	return pooled{p, addr, new(Heard), newClock(), new(atomic.Int64), newBeside(p)}
 }
 
 type pooled struct {
@@ -67,6 +84,7 @@ type pooled struct {
 	*Heard
 	clock
 	answered *atomic.Int64 // when a connection last had an answer
+	beside   *beside       // nil: the pool is not Bounded
 }
 
 // Endpoint is the address of the server.
@@ -116,9 +134,9 @@ func (p pooled) elsewhere(ctx context.Context, do func() error) error {
 // broke.
 func (p pooled) try(ctx context.Context, commands []*Command) (answered int, broke bool) {
 	idle := p.idle()
-	c, err := p.get(ctx)
+	c, err := p.get(ctx, slices.ContainsFunc(commands, func(c *Command) bool { return Keeps(c.Args) }))
 	if err == nil {
-		answered, err = p.exchange(ctx, c, commands)
+		answered, err = p.exchange(ctx, c.PoolConn, commands)
 		broke = err != nil && !isTimeout(err)
 		if answered == 0 {
 			err = EndedIdle(err, idle)
@@ -133,7 +151,7 @@ func (p pooled) try(ctx context.Context, commands []*Command) (answered int, bro
 			}
 			away = away || IsTurnedAway(command.Err)
 		}
-		p.put(c, demoted || away)
+		c.put(p, demoted || away || err != nil && c.beside)
 		err = p.fault(ctx, err)
 	}
 	for _, command := range commands[answered:] {
@@ -142,20 +160,56 @@ func (p pooled) try(ctx context.Context, commands []*Command) (answered int, bro
 	return answered, broke
 }
 
-func (p pooled) get(ctx context.Context) (PoolConn, error) {
-	if err := Ended(ctx); err != nil {
-		return nil, NotSent(ctx, p.addr, err)
+// leased is a connection of the pool, or one beside it.
+type leased struct {
+	PoolConn
+	beside       bool
+	opened, used time.Time // of one beside the pool
+}
+
+// put gives c back, or cuts it if it must not be used again.
+func (c leased) put(p pooled, unusable bool) {
+	if c.beside {
+		p.beside.put(c, unusable)
+		return
 	}
-	c, err := p.Get(ctx)
-	if err == nil && p.idle() >= testAfter && !p.tests() && !p.test(ctx, c) {
-		p.put(c, true)
+	p.put(c.PoolConn, unusable)
+}
+
+// end closes a connection beside the pool. Nothing is expected of it any more.
+func (c leased) end() { _ = c.Close() }
+
+// get takes a connection for commands that keep or end a hold, or for others.
+func (p pooled) get(ctx context.Context, keeps bool) (leased, error) {
+	if err := Ended(ctx); err != nil {
+		return leased{}, NotSent(ctx, p.addr, err)
+	}
+	c, err := p.lease(ctx, keeps)
+	if err == nil && !c.beside && p.idle() >= testAfter && !p.tests() && !p.test(ctx, c.PoolConn) {
+		p.put(c.PoolConn, true)
 		p.closeIdle(ctx)
-		c, err = p.Get(ctx)
+		c, err = p.lease(ctx, keeps)
 	}
 	if err != nil {
-		return nil, p.unopened(ctx, err)
+		return leased{}, p.unopened(ctx, err)
 	}
 	return c, nil
+}
+
+func (p pooled) lease(ctx context.Context, keeps bool) (leased, error) {
+	if p.beside == nil || p.beside.of.Room().Ample() {
+		c, err := p.Get(ctx)
+		if err == nil || p.beside == nil || !keeps || !isUsedUp(p.Translate(err)) {
+			return leased{PoolConn: c}, err
+		}
+	}
+	if keeps {
+		return p.beside.get(ctx)
+	}
+	early, cancel := Early(ctx)
+	defer cancel()
+	c, err := p.Get(early)
+	return leased{PoolConn: c}, p.beside.exhausted(early, err)
 }
 
 // idle is how long nothing was answered; 0: nothing ever was.
@@ -308,31 +362,37 @@ func (p pooled) Pinned(ctx context.Context, _ string, fn func(Conn) error) error
 
 // pin leaves nothing watched: what a connection watches could fail the next transaction on it.
 func (p pooled) pin(ctx context.Context, fn func(Conn) error) error {
-	c, err := p.get(ctx)
-	if err != nil {
-		return err
-	}
-	pinned := &pinnedConn{pooled: p, conn: c}
-	err = fn(pinned)
+	pinned := &pinnedConn{pooled: p}
+	err := fn(pinned)
 	if pinned.watching {
 		_, _ = pinned.Pipeline(ctx, []any{"UNWATCH"}) // or the connection is cut
 	}
-	p.put(c, pinned.watching || IsDemoted(err) || IsTurnedAway(err))
+	if pinned.conn.PoolConn != nil {
+		pinned.conn.put(p, pinned.broke || pinned.watching || IsDemoted(err) || IsTurnedAway(err))
+	}
 	return err
 }
 
+// pinnedConn takes its connection when the first commands come, since they tell what they are for.
 type pinnedConn struct {
 	pooled
-	conn     PoolConn
-	watching bool
+	conn            leased
+	watching, broke bool
 }
 
 func (c *pinnedConn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
+	if c.conn.PoolConn == nil {
+		var err error
+		if c.conn, err = c.get(ctx, slices.ContainsFunc(commands, Keeps)); err != nil {
+			return nil, err
+		}
+	}
 	all := make([]*Command, len(commands))
 	for i, args := range commands {
 		all[i] = &Command{Args: args}
 	}
-	if _, err := c.exchange(ctx, c.conn, all); err != nil {
+	if _, err := c.exchange(ctx, c.conn.PoolConn, all); err != nil {
+		c.broke = c.conn.beside
 		return nil, c.fault(ctx, err)
 	}
 	replies := make([]any, len(commands))

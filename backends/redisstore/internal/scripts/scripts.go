@@ -141,8 +141,13 @@ func (s Script) command(name string, which any, args []any) []any {
 }
 
 // Grants tells whether the command runs a script that grants a lock.
-func Grants(command []any) bool {
-	for _, s := range granting {
+func Grants(command []any) bool { return runs(command, granting) }
+
+// Keeps tells whether the command runs a script that renews, releases or cleans up.
+func Keeps(command []any) bool { return runs(command, keeping) }
+
+func runs(command []any, one []Script) bool {
+	for _, s := range one {
 		if command[1] == s.Digest || command[1] == s.source {
 			return true
 		}
@@ -153,3 +158,5 @@ func Grants(command []any) bool {
 var granting = []Script{
 	Acquire, Enqueue, Numbered, Number, Enter, EnterNumbered, Transfer, TransferNumbered, TransferHold, TransferHoldNumbered,
 }
+
+var keeping = []Script{Extend, Release, Pass, Quit, Raise, Renew, Leave, Withdraw}

@@ -18,3 +18,17 @@ func TestEveryScriptThatGrantsIsAGrant(t *testing.T) {
 		}
 	}
 }
+
+// TestAScriptGrantsOrIsForAHold: a new script is for one of both, or for an operator.
+func TestAScriptGrantsOrIsForAHold(t *testing.T) {
+	grants := []Script{Acquire, Enqueue, Numbered, Number, Enter, EnterAlone, EnterNumbered, Transfer, TransferNumbered, TransferHold, TransferHoldNumbered}
+	keeps := []Script{Extend, Release, Pass, Quit, Raise, Renew, Leave, LeaveAlone, Withdraw}
+	for i, s := range append(append(grants, keeps...), Inspect, Evict) {
+		for _, command := range [][]any{s.Call(nil), s.Full(nil)} {
+			isGrant, isKept := Grants(command), Keeps(command)
+			if isGrant != (i < len(grants)) || isKept != (i >= len(grants) && i < len(grants)+len(keeps)) {
+				t.Errorf("script %d grants: %v, is for a hold: %v", i, isGrant, isKept)
+			}
+		}
+	}
+}
