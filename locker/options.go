@@ -148,7 +148,8 @@ func WithAttempts(n int) Option {
 // downwards to the half.
 //
 // Under [WithWait] the pauses hold after an attempt that the store has failed as well, but not after
-// one without an answer, which was waited for. There the default is drawn from 0 to 50 ms, which doubles with each further failure up to 1 s.
+// one without an answer, which was waited for. There the default is drawn from 0 to 50 ms, which
+// doubles with each further failure up to 1 s.
 func WithBackoff(b Backoff) Option {
 	return func(c *config) {
 		if b == nil {
@@ -159,15 +160,15 @@ func WithBackoff(b Backoff) Option {
 }
 
 // WithOtherSoftware is for keys that other software locks as well, such as redsync, redislock or a
-// loop over SET NX: every Client of ours on these keys needs it. Without it, a release reserves the key for the next waiter of ours, and the other software gets the lock
-// seldom or never.
+// loop over SET NX: every Client of ours on these keys needs it. Without it, a release reserves the
+// key for the next waiter of ours, and the other software gets the lock seldom or never.
 //
 // With it there is no queue, no reservation and no wake: a waiter polls like the others, about
 // every 50 ms, and a Client that has released a key waits as long before it asks for that key
 // again. If several calls of the Client wait for a key, one of them polls for all, as often as they
 // would together; from the ninth on, no more often. The wait after a release is shorter by as much.
-// [Client.TryLock] does not wait. Chance decides who is next. It can't be used with [WithMaxHandovers] or
-// with package fair.
+// [Client.TryLock] does not wait. Chance decides who is next. It can't be used with
+// [WithMaxHandovers] or with package fair.
 func WithOtherSoftware() ClientOption { return clientOption(func(c *config) { c.shared = true }) }
 
 // WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock,
