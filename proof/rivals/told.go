@@ -31,7 +31,7 @@ type Witness struct {
 func (w Witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := w.Locker.Acquire(ctx, req)
 	if err == nil {
-		w.grant(w.Group, lease)
+		w.grant(w.Group, req, lease)
 	}
 	return lease, err
 }
@@ -40,15 +40,16 @@ func (w Witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 func (w Witness) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
 	lease, err := w.Locker.Transfer(ctx, from, req)
 	if err == nil {
-		w.grant("resumed", lease)
+		w.grant("resumed", req, lease)
 	}
 	return lease, err
 }
 
-func (w Witness) grant(group string, lease locker.Lease) {
+// grant tells the key that was asked for, whatever the lease says.
+func (w Witness) grant(group string, req locker.Request, lease locker.Lease) {
 	answered := time.Now()
 	w.Tell(fmt.Sprintf("grant %d %s %d %d %d %d %q %q", nameOf(lease.Token), group,
-		lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, lease.Key, lease.Owner))
+		lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key, req.Owner))
 }
 
 // Extend tells of the new end.
