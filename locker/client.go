@@ -46,11 +46,10 @@ func New(l Locker, opts ...ClientOption) *Client {
 	if c.defaults.shared && c.defaults.handover > 0 {
 		c.defaults.refuse(outcome.Invalidf("locker.WithOtherSoftware does not go with locker.WithMaxHandovers, which passes others by"))
 	}
-	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
+	c.lines.shared, c.lines.holder, c.lines.maxHandovers = c.defaults.shared, c.defaults.holder, c.defaults.handover
 	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
 	c.ends = w.ends
-	w.handovers.limit = c.defaults.handover
 	c.inner = w
 	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
 		c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))

@@ -37,7 +37,7 @@ func HandedOver(l Locker) int {
 	w := l.(*waiting)
 	w.lines.mu.Lock()
 	defer w.lines.mu.Unlock()
-	return len(w.handovers.byToken)
+	return len(w.lines.handovers)
 }
 
 // Locker is what middleware wraps.

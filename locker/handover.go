@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
@@ -31,93 +30,74 @@ func WithMaxHandovers(n int) ClientOption {
 	})
 }
 
-// Release hands the lease over, or ends it.
+// handOver gives the lease of a hold that Unlock has ended to the next waiter, if it may have it. Then
+// this hold sends nothing more.
+func (h *hold) handOver() bool {
+	if h.client.lines.maxHandovers == 0 {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.least != nil || h.moved || h.lease.Fence != 0 || h.lease.Owner != "" {
+		h.client.lines.notHandedOver(h.lease.Token)
+		return false
+	}
+	h.moved = h.client.lines.handOver(h.lease)
+	return h.moved
+}
+
+// Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
+// this Release is of a holder before, and middleware repeats it.
 func (w *waiting) Release(ctx context.Context, lease Lease) error {
-	if w.handovers.limit > 0 && w.lines.handOver(lease, &w.handovers) {
+	if w.lines.wasHandedOver(lease.Token) {
 		return nil
 	}
 	return w.Locker.Release(ctx, lease)
 }
 
-// Extend keeps the record of a lease for as long as the lease.
-func (w *waiting) Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
-	extended, err := w.Locker.Extend(ctx, lease, ttl)
-	if err == nil && w.handovers.limit > 0 {
-		w.lines.keepRecord(extended, &w.handovers)
-	}
-	return extended, err
-}
-
-// handovers records which hold has a lease now, and whether its release was sent. The Client or
-// middleware may repeat a Release. It must not end a lease that was handed over, nor hand over a
-// lease that may have ended. The zero value is ready to use.
-type handovers struct {
-	limit int // of one lease; set by New
-
-	// guarded by the mutex of the lines
-	byToken map[string]record
-	sweepAt int // records at which those that have ended are deleted
-}
-
-// record is of a lease that was handed over, or whose release was sent.
-type record struct {
-	hand  int32     // handovers so far
-	sent  bool      // the release
-	until time.Time // when the record can be deleted
-}
-
-// handOver gives the lease to the head of the line, if that can take it. It also tells that another
-// hold has the lease already. If it is false, the caller sends the release. Of two Releases at
-// once, the second one finds the record of the first.
-func (ls *lines) handOver(lease Lease, h *handovers) bool {
+// handOver gives the lease to the head of its line, if that can take it and the lease was handed over
+// less often than it may be. Otherwise the lease ends here, and is forgotten.
+func (ls *lines) handOver(lease Lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	r := h.byToken[lease.Token]
-	if lease.hand < r.hand {
-		return true
+	n, ln := ls.handovers[lease.Token], ls.find(lease.Key, "")
+	if n >= ls.maxHandovers || ln == nil || !ln.canTake(lease) {
+		delete(ls.handovers, lease.Token)
+		return false
 	}
-	if ln := ls.find(lease.Key, ""); !r.sent && h.allow(lease) && ln != nil && ln.canTake(lease) {
-		lease.hand++
-		lease.Granted, lease.hooks, lease.unlocked = time.Now(), nil, false
-		h.note(lease, false)
-		ln.handed = &lease
-		ln.stale++
-		ln.wake()
-		return true
+	if ls.handovers == nil {
+		ls.handovers = map[string]int{}
 	}
-	h.note(lease, true)
-	return false
+	ls.handovers[lease.Token] = n + 1
+	lease.Granted, lease.hooks = time.Now(), nil
+	ln.handed = &lease
+	ln.wake()
+	return true
 }
 
-// allow tells whether the lease may be handed over.
-func (h *handovers) allow(lease Lease) bool {
-	return lease.unlocked && lease.Fence == 0 && lease.Owner == "" && int(lease.hand) < h.limit && !lease.Ended()
+// notHandedOver is for a lease that ends: a Release of it is sent.
+func (ls *lines) notHandedOver(token string) {
+	if ls.maxHandovers == 0 {
+		return
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.handovers, token)
+}
+
+func (ls *lines) wasHandedOver(token string) bool {
+	if ls.maxHandovers == 0 {
+		return false
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.handovers[token] > 0
 }
 
 // canTake tells whether the line has a head that sleeps and for which the lease is long enough. A
 // head with an attempt under way takes none: if the attempt hangs, the key would stay locked.
 func (ln *line) canTake(lease Lease) bool {
 	return ln.idle == nil && !ln.busy && ln.handed == nil && time.Until(lease.Expires) > ln.ttl/2
-}
-
-func (ls *lines) keepRecord(lease Lease, h *handovers) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if r, ok := h.byToken[lease.Token]; ok && lease.Expires.After(r.until) {
-		r.until = lease.Expires
-		h.byToken[lease.Token] = r
-	}
-}
-
-func (h *handovers) note(lease Lease, sent bool) {
-	if h.byToken == nil {
-		h.byToken = map[string]record{}
-	}
-	if len(h.byToken) >= h.sweepAt {
-		maps.DeleteFunc(h.byToken, func(_ string, r record) bool { return !time.Now().Before(r.until) })
-		h.sweepAt = max(2*len(h.byToken), 128)
-	}
-	h.byToken[lease.Token] = record{hand: lease.hand, sent: sent, until: lease.Expires}
 }
 
 // takeHanded takes the lease that was handed over to the head. The mutex is held.

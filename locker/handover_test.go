@@ -465,7 +465,7 @@ func TestLeasesThatWereHandedOverAreForgottenWhenTheyHaveEnded(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond) // ten leases last at a time
 		}
-		if n := c.HandedOver(); n > 128 {
+		if n := c.HandedOver(); n > 0 {
 			t.Errorf("%d leases are remembered", n)
 		}
 	}, locker.WithMaxHandovers(100), locker.WithTTL(time.Second))
@@ -505,26 +505,17 @@ func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 	})
 }
 
-// firstRelease is middleware that lets only the first Release of each lease through.
-type firstRelease struct {
-	locker.Locker
-	seen map[string]bool
-}
+// noRelease is middleware that lets no Release through.
+type noRelease struct{ locker.Locker }
 
-func (d firstRelease) Release(ctx context.Context, lease locker.Lease) error {
-	if d.seen[lease.Token] {
-		return fault{permanent: true}
-	}
-	d.seen[lease.Token] = true
-	return d.Locker.Release(ctx, lease)
-}
+func (noRelease) Release(context.Context, locker.Lease) error { return fault{permanent: true} }
 
 func TestAHandoverIsForgottenWithItsLeaseAlthoughNoReleaseIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inner locker.Locker
 		middleware := func(next locker.Locker) locker.Locker {
 			inner = next
-			return firstRelease{next, map[string]bool{}}
+			return noRelease{next}
 		}
 		c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(1), locker.WithTTL(time.Second), locker.WithMiddleware(middleware))
 		for i := range 1000 {
@@ -536,10 +527,55 @@ func TestAHandoverIsForgottenWithItsLeaseAlthoughNoReleaseIsSent(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := locker.HandedOver(inner); n > 300 {
+		if n := locker.HandedOver(inner); n > 0 {
 			t.Errorf("%d leases are remembered", n)
 		}
 	})
+}
+
+// The ticket has the lease, whoever waits in this process.
+func TestALeaseThatIsGivenAwayIsNotHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		first := mustLock(t, c, "key")
+		next := take(t, c, "key")
+		mustUnlock(t, first)
+		second := <-next // by a handover, so the lease is remembered
+		waits := take(t, c, "key")
+		if _, err := second.Transfer(t.Context(), time.Second); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case l := <-waits:
+			t.Fatalf("%v although a ticket has the lease", l)
+		default:
+		}
+		if n := c.HandedOver(); n > 0 {
+			t.Errorf("%d leases are remembered", n)
+		}
+		mustUnlock(t, <-waits) // when the lease has ended
+	}, locker.WithMaxHandovers(9))
+}
+
+// What may be left of a lost lease is released, also if the lease was handed over before.
+func TestALeaseThatWasHandedOverAndLostIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		first := mustLock(t, c, "key")
+		next := take(t, c, "key")
+		mustUnlock(t, first)
+		second := <-next
+		s.mu.Lock()
+		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			return locker.Lease{}, errors.New("down")
+		}
+		s.mu.Unlock()
+		<-second.Context().Done()
+		time.Sleep(time.Second)
+		if _, _, releases, _ := s.asked(); releases != 1 || c.HandedOver() != 0 {
+			t.Errorf("%d Releases were sent, and %d leases are remembered; want 1 and none", releases, c.HandedOver())
+		}
+		mustMatch(t, second.Unlock(t.Context()), locker.ErrLost)
+	}, locker.WithMaxHandovers(1))
 }
 
 func TestAHandoverIsRememberedForAsLongAsItsLeaseIsRenewed(t *testing.T) {

@@ -34,7 +34,7 @@ type hold struct {
 	handle    *Lock
 	extend    bool // renew the lease
 	stopped   bool // the ctx given to Lock had ended when the hold did
-	moved     bool // to another process, see Transfer: Unlock sends nothing
+	moved     bool // to another process, see Transfer, or to the next waiter: Unlock sends nothing
 	rest      rest // of the lease
 	abandoned abandonment
 }
@@ -106,6 +106,7 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 		cancels = h.cancels()
 		h.handle = nil
 		if lost {
+			h.client.lines.notHandedOver(h.lease.Token) // what is left of it is released
 			h.told = make(chan struct{})
 			h.client.ledger.Begin() // before the context ends, until its cleanup is counted: see lossFollows
 		}

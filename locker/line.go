@@ -22,6 +22,9 @@ type lines struct {
 	shared bool                 // with other software: see WithOtherSoftware; set by New, as holder is
 	holder holder               // in tokens and the names of waiters
 	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
+
+	maxHandovers int            // of a lease, see WithMaxHandovers; set by New
+	handovers    map[string]int // so far, of each lease that was handed over and is held, by its Token
 }
 
 // line is a head, which is not in queue, and the waiters behind it. What the head learns stays with
@@ -54,7 +57,6 @@ type line struct {
 	failedAt time.Time
 
 	handed *Lease // handed over to the head, which has not taken it yet
-	stale  int    // handovers whose release notification is still pending
 
 	watch watch
 }
@@ -384,10 +386,6 @@ func (ls *lines) freed(key string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
-		if ln.stale > 0 {
-			ln.stale--
-			continue
-		}
 		ln.local = false
 		ln.wake()
 	}

@@ -192,11 +192,6 @@ type Lease struct {
 	// Release that follows; see [WithMinHold]
 	Kept bool
 
-	// by its holder, before it was lost, and without a minimum hold; beside the other flags, since
-	// each lock held has a Lease
-	unlocked bool
-	hand     int32 // how often it has been handed over, see WithMaxHandovers
-
 	hooks *hook              // what OnHold collects, the last added first
 	wall  *wallclock.Reading // of a clock that a test may set; nil: of the machine's
 }

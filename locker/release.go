@@ -139,6 +139,10 @@ func (h *hold) release() {
 	h.client.renewals.remove(h)
 	h.join()
 	h.keep()
+	if h.handOver() {
+		h.settle(nil)
+		return
+	}
 	h.firstRelease()
 }
 
@@ -248,7 +252,6 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 	lease := h.lease
 	h.mu.Unlock()
 
-	lease.unlocked = h.least == nil // a lease with a minimum hold is not handed over
 	err := h.finish(ctx, lease)
 	if err == nil || outcome.Permanent(err) {
 		h.settle(err)
@@ -416,6 +419,7 @@ func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
 func discard(
 	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease Lease, ttl time.Duration,
 ) {
+	lines.notHandedOver(lease.Token)
 	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: func(ctx context.Context) error {
 		err := releaseOnce(ctx, l, lease)
 		if err == nil {

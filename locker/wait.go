@@ -31,8 +31,7 @@ type waiting struct {
 	shared   atomic.Pointer[sharedContext]
 	timers   sync.Pool
 
-	handovers handovers
-	repeats   repeats
+	repeats repeats
 }
 
 // Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the
