@@ -27,19 +27,18 @@ func (q *quorum) ballot() ballot {
 
 // poll counts answers until the question is decided, or the limit or ctx ends. It is decided when a
 // quorum has done as asked, or when so many nodes have lost the lease that no quorum is left.
-func (q *quorum) poll(ctx context.Context, r *round, rest *leftovers, skipped ...int) ballot {
+func (q *quorum) poll(ctx context.Context, r *round, rest *leftovers, skipped ...*node) ballot {
 	b := q.ballot()
-	for _, i := range skipped {
-		b.count(answer{node: i, err: errNothing})
+	for _, n := range skipped {
+		b.count(answer{node: n, err: errNothing})
 	}
 	for b.answered < len(q.nodes) && (q.sequential || b.open()) {
 		if b.short(r) {
-			r.askHeld(func(a answer) {
+			r.askHeld(func(n *node) {
 				if rest != nil {
-					rest.flight.miss(a.node)
-					_ = rest.heard(a.node, a.err)
+					rest.miss(n)
 				}
-				b.count(a)
+				b.count(answer{node: n, err: errSilent})
 			})
 			continue
 		}
@@ -72,9 +71,7 @@ func (b *ballot) short(r *round) bool {
 
 // silence counts nodes without an answer as failed.
 func (b *ballot) silence(r *round) {
-	for _, i := range r.held {
-		b.votes[i] = Vote{Outcome: Failed, Err: errSilent}
-	}
+	b.notAsked(r)
 	b.giveUp(fmt.Errorf("%w within %v", errNoAnswer, r.limit), r.limit)
 }
 
@@ -85,6 +82,15 @@ func (b *ballot) giveUp(why error, after time.Duration) {
 		}
 	}
 }
+
+// notAsked counts the nodes held back as failed.
+func (b *ballot) notAsked(r *round) {
+	for _, n := range r.held {
+		*b.vote(n) = Vote{Outcome: Failed, Err: errSilent}
+	}
+}
+
+func (b *ballot) vote(n *node) *Vote { return &b.votes[n.index] }
 
 // errNothing is the vote of a node that never got the question for the lease.
 var errNothing = fmt.Errorf("no attempt reached the node: %w", locker.ErrLost)
@@ -104,7 +110,7 @@ func (b *ballot) count(a answer) {
 	default:
 		b.failed++
 	}
-	b.votes[a.node] = v
+	*b.vote(a.node) = v
 }
 
 // election counts the answers to Acquire. If grants are numbered, it also brings the nodes to one
@@ -115,29 +121,29 @@ type election struct {
 	flight *flight
 	fence  uint64 // of the lease, once a quorum has granted
 	// Of the nodes that granted:
-	numbers []uint64 // what each returned
+	first   []answer // of the first quorum
 	landed  int      // have the number of the lease: these nodes make the quorum
 	raising int      // are being asked to take the number
 }
 
 func (q *quorum) elect(r *round, f *flight) *election {
-	return &election{ballot: q.ballot(), round: r, flight: f, numbers: make([]uint64, len(q.nodes))}
+	return &election{ballot: q.ballot(), round: r, flight: f, first: make([]answer, 0, q.need)}
 }
 
 // hear counts answers until the election is decided, or the limit or ctx ends. Nodes that are still
 // held back then are not asked.
 func (e *election) hear(ctx context.Context) {
 	defer func() {
-		for _, i := range e.round.held {
-			e.flight.answered(i, untouched)
-			e.votes[i] = Vote{Outcome: Failed, Err: errSilent}
+		for _, n := range e.round.held {
+			e.flight.answered(n, untouched)
 		}
+		e.notAsked(e.round)
 	}()
 	for !e.decided() {
 		if held := len(e.round.held); held > 0 && e.hope()-held < e.need && e.hope() >= e.need {
-			e.round.askHeld(func(a answer) {
-				e.flight.answered(a.node, untouched)
-				e.count(a)
+			e.round.askHeld(func(n *node) {
+				e.flight.answered(n, untouched)
+				e.count(answer{node: n, err: errSilent})
 			})
 			continue
 		}
@@ -152,8 +158,7 @@ func (e *election) hear(ctx context.Context) {
 		}
 		e.count(a)
 		if a.err == nil {
-			e.numbers[a.node] = a.fence
-			e.number(a.node)
+			e.number(a)
 		}
 	}
 }
@@ -186,52 +191,48 @@ func (e *election) hope() int {
 
 // number is called for each node that granted. The greatest number of the first quorum becomes the
 // number of the lease.
-func (e *election) number(i int) {
-	switch {
-	case e.granted < e.need:
-	case e.granted > e.need:
-		e.land(i)
-	default:
-		for j, v := range e.votes {
-			if v.Outcome == Granted {
-				e.fence = max(e.fence, e.numbers[j])
-			}
-		}
-		for j := range e.votes {
-			if e.votes[j].Outcome == Granted {
-				e.land(j)
-			}
+func (e *election) number(a answer) {
+	if e.granted > e.need {
+		e.land(a)
+		return
+	}
+	e.fence = max(e.fence, a.fence)
+	if e.first = append(e.first, a); e.granted == e.need {
+		for _, a := range e.first {
+			e.land(a)
 		}
 	}
 }
 
 // land counts a node that has the number of the lease, and raises a node that is behind. A node
 // that is ahead has taken part in a later grant and does not count.
-func (e *election) land(i int) {
+func (e *election) land(a answer) {
+	v := e.vote(a.node)
 	switch {
-	case e.numbers[i] == e.fence:
+	case a.fence == e.fence:
 		e.landed++
-	case e.numbers[i] < e.fence:
+	case a.fence < e.fence:
 		e.raising++
-		e.votes[i].Outcome = Pending
-		e.round.again(answer{node: i, raise: true}, func(ctx context.Context, i int, then reply) {
-			stack.Go(func() (uint64, error) { return e.fence, e.nodes[i].raise(ctx, e.flight.lease(), e.fence) }, errGone, then)
+		v.Outcome = Pending
+		e.round.again(answer{node: a.node, raise: true}, func(ctx context.Context, n *node, then reply) {
+			stack.Go(func() (uint64, error) { return e.fence, n.raise(ctx, e.flight.lease(), e.fence) }, errGone, then)
 		})
 	default:
-		e.votes[i].Outcome, e.votes[i].Err = Held, errOvertaken
+		v.Outcome, v.Err = Held, errOvertaken
 	}
 }
 
 func (e *election) raised(a answer) {
 	e.raising--
+	v := e.vote(a.node)
 	switch {
 	case a.err == nil:
 		e.landed++
-		e.votes[a.node].Outcome = Granted
+		v.Outcome = Granted
 	case errors.Is(a.err, errOvertaken):
-		e.votes[a.node].Outcome, e.votes[a.node].Err = Held, a.err
+		v.Outcome, v.Err = Held, a.err
 	default:
 		e.failed++
-		e.votes[a.node].Outcome, e.votes[a.node].Err = Failed, a.err
+		v.Outcome, v.Err = Failed, a.err
 	}
 }

@@ -38,7 +38,7 @@ func NewFenced(stores []backends.FencedStore, opts ...Option) (locker.Locker, er
 	if err := distinct(stores); err != nil {
 		return nil, err
 	}
-	all := make([]node, len(stores))
+	all := make([]*node, len(stores))
 	for i, s := range stores {
 		all[i] = numbered(s)
 	}
@@ -49,7 +49,7 @@ func NewFenced(stores []backends.FencedStore, opts ...Option) (locker.Locker, er
 // node has moved on.
 type raise func(ctx context.Context, lease locker.Lease, to uint64) error
 
-func numbered(s backends.FencedStore) node {
+func numbered(s backends.FencedStore) *node {
 	return nodeOf(instance.New(s, s.SetNXFenced), func(ctx context.Context, lease locker.Lease, to uint64) error {
 		landed, err := s.RaiseFence(ctx, lease.Key, lease.Token, to)
 		if err == nil && !landed {

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/stack"
@@ -13,13 +14,14 @@ import (
 // node is one node of the quorum.
 type node struct {
 	locker.Locker
+	index  int   // in all lists by node
 	raise  raise // nil: grants have no number
 	own    bool  // it leaves the cleanup to the quorum; other nodes may clean up late by themselves
 	server *cleanup.Queue
 }
 
-func nodeOf(l locker.Locker, r raise) node {
-	return node{Locker: l, raise: r, own: instance.Is(l), server: cleanup.New(false)}
+func nodeOf(l locker.Locker, r raise) *node {
+	return &node{Locker: l, raise: r, own: instance.Is(l), server: cleanup.New(false)}
 }
 
 // acquire and release do not wait: then is called once with the answer and must not block. An
@@ -60,6 +62,16 @@ func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)
 }
 
 type none struct{}
+
+// cleanup removes the lease from the node. known says whether the node answered the attempt.
+func (n *node) cleanup(lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
+	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Remove: func(ctx context.Context) error {
+		if err := n.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
+			return err
+		}
+		return nil
+	}}
+}
 
 // errGone is the outcome of a call that ended its goroutine. It is unknown, and nobody else cleans
 // up.

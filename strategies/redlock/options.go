@@ -48,7 +48,7 @@ func invalidf(format string, args ...any) error {
 	return backends.Invalidf("lockstep: redlock: "+format, args...)
 }
 
-func build(nodes []node, opts []Option) (locker.Locker, error) {
+func build(nodes []*node, opts []Option) (locker.Locker, error) {
 	n := len(nodes)
 	c := config{need: n/2 + 1, drift: DefaultDrift, limit: DefaultNodeLimit}
 	for i, opt := range opts {
@@ -66,6 +66,9 @@ func build(nodes []node, opts []Option) (locker.Locker, error) {
 		return nil, invalidf("drift %v is not within %v and 1 (see redlock.WithDrift)", c.drift, DefaultDrift)
 	case c.limit < time.Millisecond:
 		return nil, invalidf("node limit %v is under the minimum of %v (see redlock.WithNodeLimit)", c.limit, time.Millisecond)
+	}
+	for i, node := range nodes {
+		node.index = i
 	}
 	return &quorum{config: c, nodes: nodes}, nil
 }

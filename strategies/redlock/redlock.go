@@ -75,7 +75,7 @@ func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 	if err := distinct(nodes); err != nil {
 		return nil, err
 	}
-	all := make([]node, len(nodes))
+	all := make([]*node, len(nodes))
 	for i, l := range nodes {
 		all[i] = nodeOf(l, nil)
 	}
@@ -86,7 +86,7 @@ func New(nodes []locker.Locker, opts ...Option) (locker.Locker, error) {
 // reported the lock as held, and at most until its release or for its TTL.
 type quorum struct {
 	config
-	nodes  []node
+	nodes  []*node
 	flying flights
 	rounds atomic.Int32 // calls that wait for nodes
 }
@@ -132,11 +132,11 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 	r := q.begin(ctx, min(q.limit, req.TTL), acquiring)
 	defer r.end()
 	e := q.elect(r, f)
-	if r.ask(f.acquire, func(int) bool { return false }) {
+	if r.ask(f.acquire) {
 		e.hear(ctx)
 	} else {
-		for i := range q.nodes {
-			f.answered(i, untouched)
+		for _, n := range q.nodes {
+			f.answered(n, untouched)
 		}
 		e.giveUp(errSilent, 0)
 	}
@@ -144,7 +144,7 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
-		Room: f.room(),
+		Room: int(f.room.Load()),
 	}
 	kept := f.conclude(e.won() && !lease.Ended())
 	if e.won() && !lease.Ended() && kept {
@@ -188,15 +188,15 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	// lasts
 	r := q.begin(ctx, min(q.limit, max(ttl, lease.Expires.Sub(started))), extending)
 	defer r.end()
-	r.ask(func(ctx context.Context, i int, then reply) {
+	r.ask(func(ctx context.Context, n *node, then reply) {
 		stack.Go(func() (uint64, error) {
-			_, err := q.nodes[i].Extend(ctx, lease, ttl)
-			if err == nil && !q.nodes[i].own && !q.flying.counts(lease.Token, i) {
+			_, err := n.Extend(ctx, lease, ttl)
+			if err == nil && !n.own && !q.flying.counts(lease.Token, n) {
 				err = errUncertain
 			}
 			return 0, err
 		}, errGone, then)
-	}, func(int) bool { return false })
+	})
 	b := q.poll(ctx, r, nil)
 	switch {
 	case b.granted >= q.need:

@@ -22,7 +22,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return &locker.Error{Op: "release", Key: lease.Key, Err: err}
 	}
-	flight, unasked := q.flying.end(lease.Token)
+	flight, unasked := q.flying.end(lease.Token, nil)
 	rest := q.leftovers(ctx, lease, flight, max(time.Until(lease.Expires), untilGone))
 	limit := q.limit
 	if left := time.Until(lease.Expires); left > 0 {
@@ -30,25 +30,18 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 	}
 	r := q.begin(ctx, limit, releasing)
 	defer r.end()
-	for _, i := range unasked {
-		_ = rest.heard(i, nil)
+	for _, n := range unasked {
+		_ = rest.heard(n, nil)
 	}
-	r.ask(func(ctx context.Context, i int, then reply) {
-		release := func(said response) {
-			rest.may(i, said)
-			q.nodes[i].release(ctx, lease, func(err error) { then(0, rest.heard(i, err)) })
-		}
-		if flight == nil {
-			release(granted)
-			return
-		}
-		flight.await(i, release) // release after any answer: another attempt may have got the lease there
-	}, func(i int) bool { return slices.Contains(unasked, i) })
+	r.ask(func(ctx context.Context, n *node, then reply) {
+		// release after any answer: another attempt may have got the lease there
+		flight.await(n, func(said response) { rest.ask(ctx, n, said, then) })
+	}, unasked...)
 	b := q.poll(ctx, r, rest, unasked...)
 	switch {
 	case b.lost > q.spare():
 		rest.release(r) // fewer nodes than a quorum can keep all other callers from one
-		q.findCauses(ctx, lease, b.votes)
+		b.findCauses(ctx, lease)
 		return q.lost(lease, b.votes)
 	case b.granted+b.lost >= q.need: // and too few nodes have lost it to show that it had ended before
 		rest.release(r)
@@ -62,32 +55,32 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 // findCauses asks the nodes that have lost the lease whether it was evicted there, by an extension that
 // moves nothing. A release can't tell: it also asks nodes that never granted the lease, and each of them
 // would look for a cause at each release.
-func (q *quorum) findCauses(ctx context.Context, lease locker.Lease, votes []Vote) {
+func (b *ballot) findCauses(ctx context.Context, lease locker.Lease) {
 	left := time.Until(lease.Expires)
 	if left <= 0 || ctx.Value(cleanup.ByCaller{}) != nil {
 		return // the lease has ended by itself, or this is a node of another quorum
 	}
-	var lost []int
-	for i, v := range votes {
-		if v.Outcome == Lost && !errors.Is(v.Err, errNothing) {
-			lost = append(lost, i)
+	var others []*node
+	for _, n := range b.nodes {
+		if v := b.vote(n); v.Outcome != Lost || errors.Is(v.Err, errNothing) {
+			others = append(others, n)
 		}
 	}
-	r := q.begin(ctx, min(q.limit, left), extending)
+	r := b.begin(ctx, min(b.limit, left), extending)
 	defer r.end()
-	r.ask(func(ctx context.Context, i int, then reply) {
+	r.ask(func(ctx context.Context, n *node, then reply) {
 		stack.Go(func() (uint64, error) {
-			_, err := q.nodes[i].Extend(ctx, lease, locker.MinTTL)
+			_, err := n.Extend(ctx, lease, locker.MinTTL)
 			return 0, err
 		}, errGone, then)
-	}, func(i int) bool { return !slices.Contains(lost, i) })
-	for range len(lost) - len(r.held) {
+	}, others...)
+	for range len(b.nodes) - len(others) - len(r.held) {
 		a, ok := r.next(ctx)
 		if !ok {
 			return
 		}
 		if errors.As(a.err, new(*locker.EvictedError)) {
-			votes[a.node].Err = a.err
+			b.vote(a.node).Err = a.err
 		}
 	}
 }
@@ -99,19 +92,23 @@ const untilGone = 30 * time.Second
 // leftovers are the nodes that a release has not reached. It cleans them up once the release is
 // done. If the release fails as a whole, its caller repeats it instead.
 type leftovers struct {
-	*quorum
 	ctx    context.Context
 	lease  locker.Lease
 	flight *flight   // which may still wait for answers, or nil
 	until  time.Time // when the nodes forget by themselves
 
 	mu      sync.Mutex
-	said    []reached // by node
-	doubt   []bool    // by node: a grant may come later than the release
-	silent  int
+	parts   []leftover      // by node
 	done    bool            // the release is done, so that cleanups may begin
 	limit   *time.Timer     // starts the cleanups of nodes that are silent then
 	pending *cleanup.Ledger // counts the silent nodes as one cleanup until limit
+}
+
+// leftover is what one node may still have of the lease.
+type leftover struct {
+	*node
+	said  reached
+	doubt bool // a grant may come later than the release
 }
 
 type reached byte
@@ -123,57 +120,64 @@ const (
 )
 
 func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, f *flight, ttl time.Duration) *leftovers {
-	n := len(q.nodes)
-	return &leftovers{
-		quorum: q, ctx: ctx, lease: lease, flight: f, until: time.Now().Add(ttl),
-		said: make([]reached, n), doubt: make([]bool, n), silent: n,
+	l := &leftovers{ctx: ctx, lease: lease, flight: f, until: time.Now().Add(ttl), parts: make([]leftover, 0, len(q.nodes))}
+	for _, n := range q.nodes {
+		l.parts = append(l.parts, leftover{node: n})
 	}
+	return l
 }
 
-// may notes the answer of a node to the attempt, before the node is asked to release.
-func (l *leftovers) may(i int, said response) {
-	if said == unknown { // the attempt itself takes care of the answer of a silent node
+// ask releases on a node. said is its answer to the attempt; the attempt itself takes care of the
+// answer of a silent node.
+func (l *leftovers) ask(ctx context.Context, n *node, said response, then reply) {
+	if said == unknown {
 		l.mu.Lock()
-		l.doubt[i] = true
+		l.parts[n.index].doubt = true
 		l.mu.Unlock()
 	}
+	n.release(ctx, l.lease, func(err error) { then(0, l.heard(n, err)) })
 }
 
 // heard notes the answer of a node to the release, and returns it.
-func (l *leftovers) heard(i int, err error) error {
+func (l *leftovers) heard(n *node, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.silent--; l.silent == 0 && l.limit != nil && l.limit.Stop() {
-		l.pending.Done()
-	}
+	p := &l.parts[n.index]
 	switch {
 	case err == nil || errors.Is(err, locker.ErrLost):
-		if l.doubt[i] && l.said[i] != settled {
-			l.nodes[i].server.Confirm(l.ctx, l.cleanup(i, l.lease, time.Until(l.until), false))
+		if p.doubt && p.said != settled {
+			p.server.Confirm(l.ctx, p.cleanup(l.lease, time.Until(l.until), false))
 		}
-		l.said[i] = settled
-	case l.said[i] == noAnswer:
-		l.said[i] = failed
+		p.said = settled
+	case p.said == noAnswer:
+		p.said = failed
 	}
 	if l.done {
 		l.tell(failed)
 	}
+	if l.limit != nil && !l.any(noAnswer) && l.limit.Stop() {
+		l.pending.Done()
+	}
 	return err
+}
+
+// miss notes that a node is not asked.
+func (l *leftovers) miss(n *node) {
+	l.flight.miss(n)
+	_ = l.heard(n, errSilent)
 }
 
 // release is called when r asks no more nodes. A client library may wait seconds for a reply that
 // was lost. So a node that is silent at the limit is cleaned up while its call still hangs.
 func (l *leftovers) release(r *round) {
+	for _, n := range r.held {
+		l.miss(n)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done = true
-	for _, i := range r.held {
-		l.flight.miss(i)
-		l.said[i] = failed
-		l.silent--
-	}
 	l.tell(failed)
-	if l.silent > 0 {
+	if l.any(noAnswer) {
 		end, _ := r.ctx.Deadline()
 		l.limit = time.AfterFunc(time.Until(end), l.late)
 		l.pending = cleanup.From(l.ctx)
@@ -188,25 +192,20 @@ func (l *leftovers) late() {
 	l.pending.Done() // from here on their cleanups count
 }
 
-func (l *leftovers) tell(which reached) {
-	for i, said := range l.said {
-		if said != which {
+// tell begins the cleanups of the nodes from which this was heard.
+func (l *leftovers) tell(said reached) {
+	for i := range l.parts {
+		p := &l.parts[i]
+		if p.said != said {
 			continue
 		}
-		l.said[i] = settled
+		p.said = settled
 		if left := time.Until(l.until); left > 0 {
-			l.nodes[i].server.Add(l.ctx, l.cleanup(i, l.lease, left, !l.doubt[i]))
+			p.server.Add(l.ctx, p.cleanup(l.lease, left, !p.doubt))
 		}
 	}
 }
 
-// cleanup removes the lease from a node. known says whether the node answered the attempt.
-func (q *quorum) cleanup(i int, lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
-	n := &q.nodes[i]
-	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Remove: func(ctx context.Context) error {
-		if err := n.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
-			return err
-		}
-		return nil
-	}}
+func (l *leftovers) any(said reached) bool {
+	return slices.ContainsFunc(l.parts, func(p leftover) bool { return p.said == said })
 }

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,7 @@ type round struct {
 	users   atomic.Int32 // calls under way, plus the caller
 
 	question question
-	held     []int // nodes held back: not asked as long as the others can make the quorum
+	held     []*node // nodes held back: not asked as long as the others can make the quorum
 }
 
 // kind is what a round is for.
@@ -38,14 +39,14 @@ const (
 )
 
 // question asks one node. It does not wait: then is called once with the answer.
-type question func(ctx context.Context, node int, then reply)
+type question func(ctx context.Context, n *node, then reply)
 
 // reply receives an answer; fence is 0 if the answer has no number.
 type reply func(fence uint64, err error)
 
 // answer is the answer of one node.
 type answer struct {
-	node    int
+	node    *node
 	raise   bool // it answers a raise
 	fence   uint64
 	err     error
@@ -54,7 +55,7 @@ type answer struct {
 
 // asking is a node that may be asked, with the call that its server let through.
 type asking struct {
-	node int
+	node *node
 	call cleanup.Call
 }
 
@@ -102,40 +103,40 @@ func (r *round) end() {
 	r.leave()
 }
 
-// ask sends a question to all nodes that are expected to answer. If these are too few for a quorum,
-// it asks some of the other nodes as well. If they are still too few for an acquire, it asks no
-// node and returns false.
-func (r *round) ask(ask question, skip func(node int) bool) bool {
+// ask sends a question to all nodes that are expected to answer, but to none of skipped. If these
+// are too few for a quorum, it asks some of the other nodes as well. If they are still too few for
+// an acquire, it asks no node and returns false.
+func (r *round) ask(ask question, skipped ...*node) bool {
 	r.question = ask
 	if r.sequential {
 		r.users.Add(1)
-		go r.askInTurn(ask, skip)
+		go r.askInTurn(ask, skipped)
 		return true
 	}
 	var room [8]asking
-	asked, skipped := room[:0], 0
-	for i := range r.nodes {
-		if skip(i) {
-			skipped++
-		} else if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, false, r.pending()); ok {
-			asked = append(asked, asking{i, c})
+	asked := room[:0]
+	for _, n := range r.nodes {
+		if slices.Contains(skipped, n) {
+			continue
+		}
+		if c, ok := n.server.Ask(r.kind == acquiring, false, r.pending()); ok {
+			asked = append(asked, asking{n, c})
 		} else {
-			r.held = append(r.held, i)
+			r.held = append(r.held, n)
 		}
 	}
-	if few := len(asked) + skipped; few < r.need && r.kind != releasing || few < r.need && len(asked) == 0 {
-		for i := 0; i < len(r.held); {
-			if c, ok := r.nodes[r.held[i]].server.Ask(r.kind == acquiring, true, 0); ok {
-				asked = append(asked, asking{r.held[i], c})
-				r.held = append(r.held[:i], r.held[i+1:]...)
-				continue
+	if few := len(asked) + len(skipped); few < r.need && r.kind != releasing || few < r.need && len(asked) == 0 {
+		r.held = slices.DeleteFunc(r.held, func(n *node) bool {
+			c, ok := n.server.Ask(r.kind == acquiring, true, 0)
+			if ok {
+				asked = append(asked, asking{n, c})
 			}
-			i++
-		}
+			return ok
+		})
 	}
-	if len(asked)+skipped < r.need && r.kind == acquiring {
+	if len(asked)+len(skipped) < r.need && r.kind == acquiring {
 		for _, a := range asked {
-			r.nodes[a.node].server.Withdraw(a.call)
+			a.node.server.Withdraw(a.call)
 		}
 		return false
 	}
@@ -150,12 +151,12 @@ func (r *round) ask(ask question, skip func(node int) bool) bool {
 func (q *quorum) pending() int { return 128 + 2*int(q.rounds.Load()) }
 
 // askHeld asks the nodes that were held back. A node that can't be asked now counts as failed.
-func (r *round) askHeld(failed func(answer)) {
-	for _, i := range r.held {
-		if c, ok := r.nodes[i].server.Ask(r.kind == acquiring, true, 0); ok {
-			r.send(asking{i, c}, r.question)
+func (r *round) askHeld(failed func(*node)) {
+	for _, n := range r.held {
+		if c, ok := n.server.Ask(r.kind == acquiring, true, 0); ok {
+			r.send(asking{n, c}, r.question)
 		} else {
-			failed(answer{node: i, err: errSilent})
+			failed(n)
 		}
 	}
 	r.held = nil
@@ -168,7 +169,7 @@ var errSilent = backends.AsUnsent(errors.New("not asked: its last call failed, a
 func (r *round) send(to asking, ask question) {
 	r.users.Add(1)
 	ask(r.ctx, to.node, func(fence uint64, err error) {
-		server, failed := r.nodes[to.node].server, failure(err)
+		server, failed := to.node.server, failure(err)
 		if failed != nil && r.limit < r.quorum.limit && r.ctx.Err() != nil {
 			server.Withdraw(to.call) // the node had less time than its limit
 		} else {
@@ -204,24 +205,24 @@ func failure(err error) error {
 
 // askInTurn asks one node after the other. It goes on after the limit, even if the client library
 // of a node still waits.
-func (r *round) askInTurn(ask question, skip func(int) bool) {
+func (r *round) askInTurn(ask question, skipped []*node) {
 	defer r.leave()
-	for i := range r.nodes {
-		if skip(i) {
+	for _, n := range r.nodes {
+		if slices.Contains(skipped, n) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(r.ctx, r.limit)
 		began, heard := time.Now(), make(chan answer, 1)
 		r.users.Add(1)
-		ask(ctx, i, func(fence uint64, err error) {
-			heard <- answer{node: i, fence: fence, err: err, latency: time.Since(began)}
+		ask(ctx, n, func(fence uint64, err error) {
+			heard <- answer{node: n, fence: fence, err: err, latency: time.Since(began)}
 			r.leave()
 		})
 		select {
 		case a := <-heard:
 			r.answers <- a
 		case <-ctx.Done():
-			r.answers <- answer{node: i, err: errNoAnswer, latency: r.limit}
+			r.answers <- answer{node: n, err: errNoAnswer, latency: r.limit}
 		}
 		cancel()
 	}

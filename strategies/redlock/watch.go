@@ -22,11 +22,11 @@ func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
 	nodes, cancel := context.WithCancel(ctx) // also ends the watches of nodes if these are too few
 	h := &wakeUps{quorum: q, ctx: ctx, wake: wake, heard: make([]nodeWakes, len(q.nodes))}
 	answers := make(chan answer, len(q.nodes))
-	for i := range q.nodes {
+	for _, n := range q.nodes {
 		go func() {
-			a := answer{node: i, err: errNoAnswer}
+			a := answer{node: n, err: errNoAnswer}
 			defer func() { answers <- a }()
-			a.err = q.nodes[i].Watch(nodes, key, "", func() { h.hear(i) })
+			a.err = n.Watch(nodes, key, "", func() { h.hear(n.index) })
 		}()
 	}
 	b := q.ballot()
