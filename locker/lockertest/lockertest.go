@@ -65,8 +65,8 @@ type Harness struct {
 	// an attempt or a release leaves is then gone soon after the answer, instead of with it.
 	Behind bool
 
-	// NoTransfer says that the Locker refuses a request that takes the place of a hold
-	// ([locker.Request] has a From) with a permanent error that matches errors.ErrUnsupported.
+	// NoTransfer says that Transfer only returns [locker.ErrNoTransfer], or another permanent error
+	// that matches errors.ErrUnsupported.
 	NoTransfer bool
 
 	// Options are given to every Client of the sentences, before those of the sentence itself.
