@@ -29,8 +29,8 @@ func (c crew) String() string {
 }
 
 // TestSharesOfGoroutinesBesideRedsync: neither party starves. With LOCKSTEP_TORTURE=1 and -v it measures the
-// shares that docs/migrating.md tells, and of crews of the same size each has its share or at least
-// leastShare: if only one waiter of a Client asks again after a release, ours have 3 to 8 %.
+// shares that docs/migrating.md tells. Of two crews of the same size, each has at least leastShare: if
+// one waiter of a Client polls for all, ours have 3 to 8 %.
 func TestSharesOfGoroutinesBesideRedsync(t *testing.T) {
 	if !full.Size() {
 		crew{clients: 1, each: 8, theirs: 8}.play(t, 100, 5)
@@ -54,7 +54,7 @@ func (c crew) play(t *testing.T, grants, least int) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr(), PoolSize: 100})
 	defer client.Close()
 	all := newContest(t, grants, least)
-	if c.clients*c.each == c.theirs {
+	if c.each > 1 && c.clients*c.each == c.theirs { // with 1, a busy machine decides
 		all.percent = leastShare
 	}
 	elsewhere := func() time.Duration { return time.Duration(2 * rand.Float64() * float64(c.elsewhere)) }
