@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/quarantinetest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
@@ -26,47 +27,15 @@ func TestAServerThatForgetsNothingGrantsAgainAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
-			store, c := goredis.Open(&client.Options{Addr: server.Addr()}, redisstore.WithServerThatForgetsNothing(), redisstore.WithMaxTTL(quick))
-			t.Cleanup(func() { c.Close() })
-			holder, other := goredis.Open(&client.Options{Addr: server.Addr()})
-			t.Cleanup(func() { other.Close() })
-			if r, err := holder.SetNX(t.Context(), "held", "token", 30*time.Second); err != nil || !r.OK {
-				t.Fatalf("SetNX = %+v, %v", r, err)
-			}
-			// A busy machine reads the clock of the server too late, and quarantine lasts 2 s then.
-			early := 0
-			for round := 0; early < 2 && round < 20; round++ {
-				mustTake(t, store)
-				end(server)
-				server.Restart()
-				back := time.Now()
-				for granted := false; !granted; {
-					r, err := store.SetNX(t.Context(), "key", "mine", quick)
-					refused := (*redisstore.QuarantineError)(nil)
-					if granted = r.OK; err != nil && !errors.As(err, &refused) {
-						t.Logf("SetNX = %v", err) // of a connection of before
-					}
-					if refused != nil {
-						time.Sleep(10 * time.Millisecond)
-					}
-				}
-				if took := time.Since(back); took < quick {
-					t.Logf("granted %v after the server was back", took.Round(time.Millisecond))
-					early++
-				}
-				if r, err := store.SetNX(t.Context(), "held", "mine", quick); err != nil || r.OK {
-					t.Fatalf("SetNX of what is held = %+v, %v", r, err)
-				}
-			}
-			if early < 2 {
-				t.Error("quarantine was never cut short")
-			}
+			quarantinetest.CutShort(t, func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
+				store, c := goredis.Open(&client.Options{Addr: addr}, opts...)
+				t.Cleanup(func() { c.Close() })
+				return store
+			}, end)
 		})
 	}
 }
 
-// quick is the longest TTL. Quarantine lasts longer.
 const quick = time.Second
 
 func mustTake(t *testing.T, s *redisstore.Store) {

@@ -1,0 +1,86 @@
+package quarantinetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+)
+
+const (
+	soon = 10 * time.Second // far less than quarantine by default, 31.3 s or more
+
+	// On a busy machine a reading of the server's clock comes late, and the store must then refuse: see
+	// redisstore.WithServerThatForgetsNothing. So there are more rounds until a third were cut short.
+	fewestRounds, mostRounds = 3, 30
+)
+
+// CutShort tests that a server that was declared to forget nothing grants again within 10 s when it is back,
+// with default options, and keeps what it has granted. Each round must be granted, or be refused because
+// of the server's clock. At least a third must be granted. end stops the server, which saves all that it
+// answers.
+func CutShort(t *testing.T, open func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store, end func(*redistest.Server)) {
+	server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+	rounds, granted := 0, 0
+	for rounds < fewestRounds || 3*granted < rounds && rounds < mostRounds {
+		if t.Failed() {
+			return
+		}
+		rounds++
+		t.Run(fmt.Sprint("round ", rounds), func(t *testing.T) {
+			if isCutShort(t, server, open(t, server.Addr(), redisstore.WithServerThatForgetsNothing()), end) {
+				granted++
+			}
+		})
+	}
+	t.Logf("granted in %d rounds of %d", granted, rounds)
+	if 3*granted < rounds {
+		t.Errorf("quarantine was cut short in %d rounds of %d; want a third", granted, rounds)
+	}
+}
+
+// isCutShort tells whether the server granted again soon. If not, its clock was the reason.
+func isCutShort(t *testing.T, server *redistest.Server, store *redisstore.Store, end func(*redistest.Server)) bool {
+	mustTake := func(key string) {
+		t.Helper()
+		if r, err := store.SetNX(t.Context(), key, "mine", longestTTL); err != nil || !r.OK {
+			t.Fatalf("SetNX of %q = %+v, %v", key, r, err)
+		}
+	}
+	mustTake(t.Name())
+	mustTake(t.Name() + ", held over the restart") // the second grant has the clock read before
+	end(server)
+	server.Restart()
+	for back := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		r, err := store.SetNX(t.Context(), t.Name()+", new", "mine", longestTTL)
+		took := time.Since(back).Round(time.Millisecond)
+		switch refused := (*redisstore.QuarantineError)(nil); {
+		case r.OK && took < soon:
+			t.Logf("granted %v after the server was back", took)
+			if r, err := store.SetNX(t.Context(), t.Name()+", held over the restart", "other", longestTTL); err != nil || r.OK {
+				t.Errorf("SetNX of a lock that is held = %+v, %v", r, err)
+			}
+			return true
+		case took >= soon:
+			t.Errorf("%v after the server was back: SetNX = %+v, %v; want a grant, or that the clock speaks against it", took, r, err)
+			return false
+		case err == nil:
+			t.Errorf("SetNX of a free key = %+v", r)
+			return false
+		case errors.As(err, &refused) && strings.Contains(err.Error(), "is not believed"):
+			if !strings.Contains(err.Error(), "since its clock has gone ahead by ") {
+				t.Errorf("SetNX = %v; want a grant, or that the clock speaks against it", err)
+			}
+			t.Log(err)
+			return false
+		}
+		// The connection is one of before, or the server could not be asked.
+	}
+}
+
+// longestTTL is that of a store with default options.
+const longestTTL = 30 * time.Second
