@@ -41,14 +41,15 @@ func inContainer(t *testing.T, store, script string) *call {
 }
 
 // The states of all processes below: orphans is done when 40 of them have ended, and tells how many are
-// zombies. It looks again for a minute at most.
+// zombies after at most five looks within a second or, on a busy machine, later. Each look starts two
+// processes, so it takes at least as long as the machine takes for the end of a few.
 const orphans = `
 for i in $(seq 40); do (setsid true & setsid sleep 0.05 &); done
-sleep 0.3
-for i in $(seq 600); do
+sleep 0.2
+for i in $(seq 5); do
+	sleep 0.15
 	zombies=$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z ")
 	[ $zombies = 0 ] && break
-	sleep 0.1
 done
 echo "process $PPID, zombies $zombies"
 exit 7`
