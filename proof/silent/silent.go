@@ -5,6 +5,7 @@ package silent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -185,6 +186,7 @@ func copyIf(to io.Writer, from io.Reader, pass func([]byte) bool) (n int64, err 
 
 const (
 	ttl      = 2 * time.Second
+	heldTTL  = 5 * time.Second
 	overdue  = 2 * time.Second // how much longer than its TTL a call may take
 	machine  = time.Minute     // for a machine that stands still: without a limit, a call hangs for good
 	patience = 2 * time.Minute // for a busy machine
@@ -215,6 +217,7 @@ func Run[S Store, R any](t *testing.T, addr string, over func(t *testing.T, addr
 			t.Run("a waiter", func(t *testing.T) { t.Parallel(); waits(t, addr, locks, reply) })
 		})
 	}
+	t.Run("holders", func(t *testing.T) { t.Parallel(); holds(t, addr, locks) })
 	t.Run("calls for people", func(t *testing.T) {
 		t.Parallel()
 		looks(t, addr, func(addr string) map[string]func(context.Context) error {
@@ -320,6 +323,36 @@ func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locke
 	case <-time.After(patience + machine):
 		t.Error("the waiter hangs")
 	}
+}
+
+// holds is about locks that are held while their connections fall silent under a renewal: the request is
+// lost, or the reply. The server is well, so no lock is lost.
+func holds(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker) {
+	var all sync.WaitGroup
+	for _, reply := range []bool{false, true} {
+		proxy, key := Before(t, addr), fmt.Sprint(t.Name(), reply)
+		c := locker.New(over(t, proxy.Addr()), locker.WithTTL(heldTTL))
+		warm(t, c, key)
+		l, err := c.Lock(t.Context(), key, locker.WithWait(patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		met := proxy.Swallow(reply)
+		all.Go(func() {
+			<-met
+			fell := time.Now()
+			select {
+			case <-l.Context().Done():
+				t.Errorf("the lock is lost %v after its connection fell silent: %v", time.Since(fell).Round(time.Millisecond), context.Cause(l.Context()))
+				return
+			case <-time.After(3 * heldTTL):
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // pulse takes key and releases it, again and again, past the proxy. slowest ends that and returns how
