@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,22 @@ func (e *Error) ErrorType() string {
 	return "nats_" + strconv.Itoa(e.Code)
 }
 
-func (s *Store) error(err error) *Error { return &Error{Server: s.Endpoint(), Err: err} }
+// A way is the connection that a request goes over.
+type way struct {
+	conn    *nats.Conn
+	isFirst bool
+	end     func() // to be called when the request has ended
+}
 
-func (s *Store) is(err error, c class, next string) *Error {
-	e := s.error(err)
+func (w way) error(err error) *Error { return &Error{Server: endpoint(w.conn), Err: err} }
+
+// endpoint is the address of the server that the connection has, or those of the servers that it tries.
+func endpoint(conn *nats.Conn) string {
+	return cmp.Or(conn.ConnectedAddr(), strings.Join(addresses(conn), ", "))
+}
+
+func (w way) is(err error, c class, next string) *Error {
+	e := w.error(err)
 	e.class, e.next = c, next
 	return e
 }
@@ -101,8 +114,8 @@ const (
 )
 
 // told gives an error of JetStream its class.
-func (s *Store) told(err *apiError) error {
-	e := s.error(err)
+func (w way) told(err *apiError) error {
+	e := w.error(err)
 	e.Code = err.Code
 	switch err.Code {
 	case codeWrongSequence, codeConflict:
@@ -164,19 +177,19 @@ func isGone(err error) bool {
 }
 
 // notConnected is the error of a call that was not sent.
-func (s *Store) notConnected(status nats.Status) error {
-	if status == nats.CLOSED {
-		return s.is(nats.ErrConnectionClosed, permanent, "make a new connection, with nats.MaxReconnects(-1)")
+func (w way) notConnected(status nats.Status) error {
+	if status == nats.CLOSED && w.isFirst {
+		return w.is(nats.ErrConnectionClosed, permanent, "make a new connection, with nats.MaxReconnects(-1)")
 	}
 	why := status.String()
-	if last := s.conn.LastError(); last != nil { // such as a password that is wrong; the connection does not keep all of these
+	if last := w.conn.LastError(); last != nil { // such as a password that is wrong; the connection does not keep all of these
 		why += ", " + strings.TrimPrefix(last.Error(), "nats: ")
 	}
-	return s.is(fmt.Errorf("not connected (%s)", why), unsent, "the connection is being made again")
+	return w.is(fmt.Errorf("not connected (%s)", why), unsent, "the connection is being made again")
 }
 
-func (s *Store) addresses() (all []string) {
-	for _, url := range s.conn.Servers() { // without the password that may be in it
+func addresses(conn *nats.Conn) (all []string) {
+	for _, url := range conn.Servers() { // without the password that may be in it
 		if i := strings.LastIndexByte(url, '@'); i >= 0 {
 			url = url[i+1:]
 		}
@@ -186,39 +199,39 @@ func (s *Store) addresses() (all []string) {
 }
 
 // explain gives an error of the client library its class.
-func (s *Store) explain(ctx context.Context, subject string, before, err error) error {
-	if denied := s.denied(subject, before); denied != nil {
+func (w way) explain(ctx context.Context, subject string, before, err error) error {
+	if denied := w.denied(subject, before); denied != nil {
 		return denied
 	}
 	switch cause := ctx.Err(); {
 	case cause != nil && errors.Is(err, cause):
-		return s.at(err)
+		return w.at(err)
 	case cause != nil:
-		return ended{cause, s.error(err)}
+		return ended{cause, w.error(err)}
 	case errors.Is(err, nats.ErrNoResponders) && strings.HasPrefix(subject, "$JS."):
-		return s.is(fmt.Errorf("nobody takes %s", subject), unsent, "JetStream is off on the server: enable it in its configuration")
+		return w.is(fmt.Errorf("nobody takes %s", subject), unsent, "JetStream is off on the server: enable it in its configuration")
 	case errors.Is(err, nats.ErrNoResponders):
-		return s.is(fmt.Errorf("nobody takes %s", subject), unsent,
+		return w.is(fmt.Errorf("nobody takes %s", subject), unsent,
 			"the stream has no leader at the moment, or it is missing (call Store.Install), or JetStream is off")
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrHeadersNotSupported):
-		return s.is(err, permanent, "use a shorter key, or another server")
+		return w.is(err, permanent, "use a shorter key, or another server")
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionDraining):
-		return s.is(err, unsent, "")
+		return w.is(err, unsent, "")
 	case errors.Is(err, context.DeadlineExceeded):
-		return s.error(fmt.Errorf("no answer to %s within %v", subject, requestLimit))
+		return w.error(fmt.Errorf("no answer to %s within %v", subject, requestLimit))
 	}
-	return s.error(err)
+	return w.error(err)
 }
 
 // denied tells that the user may not use a subject. The server does not answer such a request. It
 // tells the connection, which remembers its last error: before is the one from before the call.
-func (s *Store) denied(subject string, before error) error {
-	last := s.conn.LastError()
+func (w way) denied(subject string, before error) error {
+	last := w.conn.LastError()
 	if last == before || //nolint:errorlint // the very same one
 		!errors.Is(last, nats.ErrPermissionViolation) || !strings.Contains(last.Error(), `"`+subject+`"`) {
 		return nil
 	}
-	return s.is(last, permanent, "give the user the permissions that Store.Permissions lists")
+	return w.is(last, permanent, "give the user the permissions that Store.Permissions lists")
 }
 
 // notDone gives an error of a request that changes nothing its class, if all before it has changed nothing.
@@ -236,6 +249,8 @@ func notDone(err error) error {
 }
 
 // at names the server in an error that is none of the server or the connection.
+func (w way) at(err error) error { return fmt.Errorf("nats %s: %w", endpoint(w.conn), err) }
+
 func (s *Store) at(err error) error { return fmt.Errorf("nats %s: %w", s.Endpoint(), err) }
 
 // over is the error of a call whose ctx has ended before anything was done.

@@ -75,7 +75,7 @@ func (r *rests) quiet() bool {
 // which nothing comes for a second is made again, but not while a grant may be on its way: what is sent
 // to clean up after that grant must stay behind it.
 func (s *Store) wakeUp(ctx context.Context) error {
-	if !s.rests.long() {
+	if d, _ := s.first.doubted(); d != nil || !s.rests.long() {
 		return nil
 	}
 	select {
@@ -94,8 +94,11 @@ func (s *Store) wakeUp(ctx context.Context) error {
 		heard()
 	case ctx.Err() != nil:
 		return s.over(ctx)
-	case late && s.conn.Stats().InMsgs == before && s.mayConnectAgain() && s.rests.quiet():
+	case !late || s.conn.Stats().InMsgs != before:
+	case s.mayConnectAgain() && s.rests.quiet():
 		s.connectAgain(ctx)
+	default:
+		s.late()
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 		case e.Now:
 			deleted, err := s.remove(ctx, found.seq)
 			if deleted {
-				_ = s.conn.Publish(s.wakes(key), nil) // waiters poll as well
+				_ = s.best().Publish(s.wakes(key), nil) // waiters poll as well
 			}
 			if deleted || err != nil {
 				return deleted, err

@@ -60,7 +60,6 @@
 package natsstore
 
 import (
-	"cmp"
 	"context"
 	"strings"
 	"sync/atomic"
@@ -124,6 +123,7 @@ type Store struct {
 	grants grants
 	made   atomic.Uint64 // how often the connection was made again, when the grants were last used
 	rests  rests
+	first  *first
 }
 
 var (
@@ -143,8 +143,13 @@ var (
 // when no call of the store was answered for five seconds. If no PONG and no message comes for a second, the
 // store calls ForceReconnect, unless the connection has NoReconnect or MaxReconnects(0). Requests of the
 // application that are under way fail then.
+//
+// If a call has no answer for half a second, and a PING none for 0.3 seconds more, the store opens a second
+// connection with the options of the first, without its handlers. Its name is that of the first with
+// " lockstep" behind. All calls go over it until the first one answers again, or the client library has made
+// it again. If the server lets the user open no second one, calls go on over the first.
 func New(conn *nats.Conn, opts ...Option) *Store {
-	s := &Store{conn: conn, rests: newRests(), config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
+	s := &Store{conn: conn, rests: newRests(), first: newFirst(conn), config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&s.config)
@@ -325,7 +330,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 			return false, err
 		}
 		if deleted {
-			_ = s.conn.Publish(s.wakes(key), nil) // waiters poll as well
+			_ = s.best().Publish(s.wakes(key), nil) // waiters poll as well
 			return true, nil
 		}
 		found = nil // it has another sequence now, or is gone
@@ -338,7 +343,7 @@ func (s *Store) Endpoint() string {
 	if s.conn == nil {
 		return ""
 	}
-	return cmp.Or(s.conn.ConnectedAddr(), strings.Join(s.addresses(), ", "))
+	return endpoint(s.best())
 }
 
 // OneServer implements [backends.OneServer]: one stream has all keys, and one leader.
@@ -370,9 +375,11 @@ func (s *Store) ready(ctx context.Context, key string) error {
 	case len(s.wakes(key)) > maxSubject:
 		return backends.Invalidf("a key of %d bytes makes a subject of over %d bytes: use a shorter key", len(key), maxSubject)
 	}
-	// A server that forgot its last messages in a power cut gives their sequences again, to other keys.
-	if n := s.conn.Stats().Reconnects; s.made.Swap(n) != n {
-		s.grants.clear()
+	if s.best() == s.conn {
+		// A server that forgot its last messages in a power cut gives their sequences again, to other keys.
+		if n := s.conn.Stats().Reconnects; s.made.Swap(n) != n {
+			s.grants.clear()
+		}
 	}
 	return s.over(ctx)
 }

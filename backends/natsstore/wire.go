@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/nats-io/nats.go"
 )
 
@@ -187,23 +188,36 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 	if err := s.over(ctx); err != nil {
 		return err
 	}
+	w, err := s.via(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.end()
 	// A message for a connection that is down would be kept, and sent when the ctx has long ended.
-	if status := s.conn.Status(); status != nats.CONNECTED {
-		return s.notConnected(status)
+	if status := w.conn.Status(); status != nats.CONNECTED {
+		return w.notConnected(status)
 	}
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	before, heard := s.conn.LastError(), s.rests.request()
-	got, err := s.conn.RequestMsgWithContext(limited, m)
+	before, began, heard := w.conn.LastError(), time.Now(), func() {}
+	if w.isFirst {
+		heard = s.rests.request()
+		defer time.AfterFunc(silence, s.late).Stop()
+	}
+	got, err := w.conn.RequestMsgWithContext(limited, m)
 	if err != nil {
-		return s.explain(ctx, m.Subject, before, err)
+		err = w.explain(ctx, m.Subject, before, err)
+		if w.isFirst && limited.Err() != nil && !backends.Permanent(err) {
+			return s.left(err, began)
+		}
+		return err
 	}
 	heard()
 	if err := json.Unmarshal(got.Data, reply); err != nil {
-		return s.error(fmt.Errorf("the answer to %s is not that of JetStream: %w", m.Subject, err))
+		return w.error(fmt.Errorf("the answer to %s is not that of JetStream: %w", m.Subject, err))
 	}
 	if told := reply.failed(); told != nil {
-		return s.told(told)
+		return w.told(told)
 	}
 	return nil
 }

@@ -58,11 +58,11 @@ func TestWordsOfErrors(t *testing.T) {
 				proxy = silent.Before(t, to)
 				to = proxy.Addr()
 			}
-			conn := dial(t, url(c.user, to), nats.RetryOnFailedConnect(true), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
-			store := natsstore.New(conn)
-			if c.silent {
-				eventually(t, "the connection is there", conn.IsConnected)
+			connect := func() *nats.Conn {
+				return dial(t, url(c.user, to), nats.RetryOnFailedConnect(true), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 			}
+			conn := connect()
+			store := natsstore.New(conn)
 			if name == "a wrong password" {
 				eventually(t, "the server has refused the user", func() bool { return conn.LastError() != nil })
 			}
@@ -84,7 +84,10 @@ func TestWordsOfErrors(t *testing.T) {
 				if c.limit < 0 {
 					cancel()
 				}
-				if c.silent {
+				if c.silent { // each call has a connection of its own, as the store would use another one
+					conn = connect()
+					store = natsstore.New(conn)
+					eventually(t, "the connection is there", conn.IsConnected)
 					proxy.Swallow(false)
 				}
 				err := fn(ctx)

@@ -1,0 +1,284 @@
+package natsstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/natsstore"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// named counts the connections that a server has for a name.
+func named(t *testing.T, s *server.Server, name string) (n int) {
+	t.Helper()
+	all, err := s.Connz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all.Conns {
+		if c.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// silently is a store whose connection, named app, has fallen silent under a grant. The server asks for a
+// password, which only the URL has.
+func silently(t *testing.T, opts ...nats.Option) (*natsstore.Store, *nats.Conn, *server.Server, *redistest.Proxy) {
+	t.Helper()
+	s := run(t, func(o *server.Options) { o.Username, o.Password = "ann", "sesame" })
+	if err := natsstore.New(dial(t, "nats://ann:sesame@"+s.Addr().String())).Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	relay := redistest.NewRelay(t, s.Addr().String())
+	conn := dial(t, "nats://ann:sesame@"+relay.Addr(), append(opts, nats.Name("app"))...)
+	t.Cleanup(relay.CutAll)
+	store := natsstore.New(conn)
+	grant(t, store, "warm", "token", 20*time.Second)
+	relay.Forsake()
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+	defer cancel()
+	if _, err := store.SetNX(ctx, "silent", "token", 20*time.Second); err == nil || backends.Unsent(err) {
+		t.Fatalf("SetNX on a silent connection: %v; want an unknown outcome", err)
+	}
+	return store, conn, s, relay
+}
+
+func TestRequestsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
+	t.Parallel()
+	var told atomic.Int64
+	tell := func(*nats.Conn) { told.Add(1) }
+	store, _, s, relay := silently(t, nats.ClosedHandler(tell), nats.ReconnectHandler(tell), nats.ConnectHandler(tell),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { told.Add(1) }))
+	eventually(t, "the application was told of its connection", func() bool { return told.Load() == 1 })
+	woken := make(chan struct{}, 100)
+	if err := store.Watch(t.Context(), "b", func() { woken <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		grant(t, store, "b", "token", 20*time.Second)
+		if ok, err := store.ExpireIf(t.Context(), "b", "token", 20*time.Second); !ok || err != nil {
+			t.Fatalf("ExpireIf = %v, %v", ok, err)
+		}
+		if ok, err := store.DeleteIf(t.Context(), "b", "token"); !ok || err != nil {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+	}
+	eventually(t, "each release and the second connection wake the watcher", func() bool { return len(woken) >= 21 })
+	if n := named(t, s, "app lockstep"); n != 1 {
+		t.Errorf("%d second connections", n)
+	}
+	if n := told.Load(); n != 1 {
+		t.Errorf("the application was told %d times of a connection that is not its own", n-1)
+	}
+	relay.CutAll() // the client library makes the first one again; the second one is cut, too
+	eventually(t, "there is no second connection", func() bool {
+		_, err := store.Inspect(t.Context(), "b")
+		return err == nil && named(t, s, "app lockstep") == 0 && named(t, s, "app") == 1
+	})
+	grant(t, store, "b", "token", 20*time.Second)
+}
+
+// Each request has less time than it takes to find that the connection is silent.
+func TestRequestsWithLittleTimeFindTheSecondConnection(t *testing.T) {
+	t.Parallel()
+	store, _, _, relay := silently(t)
+	relay.Forsake() // the second one falls silent as well
+	eventually(t, "a request is answered", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		ok, err := store.ExpireIf(ctx, "warm", "token", 20*time.Second)
+		return ok && err == nil
+	})
+}
+
+// A stream without a leader answers nothing, and the connection does.
+func TestAConnectionThatAnswersIsNotSilent(t *testing.T) {
+	t.Parallel()
+	s := run(t, func(o *server.Options) { o.JetStream = false })
+	conn := dial(t, s.ClientURL(), nats.Name("app"))
+	if _, err := conn.Subscribe("lockstep.lock.*", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	store := natsstore.New(conn)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		if _, err := store.SetNX(ctx, "key", "token", 20*time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("SetNX = %v", err)
+		}
+		cancel()
+		if stats, err := s.Varz(nil); err != nil || stats.TotalConnections != 1 {
+			t.Fatalf("%d connections, %v; want one", stats.TotalConnections, err)
+		}
+	}
+}
+
+// holding makes connections of which the first can be held up: what the client writes stays in the network.
+type holding struct {
+	mu    sync.Mutex
+	first *held
+	alone bool // it makes one only
+
+	refused int // connections
+}
+
+type held struct {
+	net.Conn
+
+	by   *holding
+	hold bool
+	late []byte
+}
+
+func (h *holding) Dial(network, addr string) (net.Conn, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.first != nil && h.alone {
+		h.refused++
+		return nil, errors.New("one connection only")
+	}
+	c, err := net.Dial(network, addr)
+	if err == nil && h.first == nil {
+		h.first = &held{Conn: c, by: h}
+		return h.first, nil
+	}
+	return c, err
+}
+
+func (h *holding) tried() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused
+}
+
+func (c *held) Write(b []byte) (int, error) {
+	c.by.mu.Lock()
+	defer c.by.mu.Unlock()
+	if c.hold {
+		c.late = append(c.late, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// set holds up what comes, or delivers what was held up.
+func (h *holding) set(t *testing.T, hold bool) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.first.hold = hold
+	if !hold {
+		if _, err := h.first.Conn.Write(h.first.late); err != nil {
+			t.Error(err)
+		}
+		h.first.late = nil
+	}
+}
+
+// The connection answers again, and the server carries out what it was sent long ago. By then the cleanup
+// of it was answered over the second connection, and confirmed for the last time.
+func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
+	t.Parallel()
+	s, wire := run(t), new(holding)
+	direct := dial(t, s.ClientURL())
+	if err := natsstore.New(direct).Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
+	grant(t, store, "warm", "token", 20*time.Second)
+	wire.set(t, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+	defer cancel()
+	if _, err := locker.New(single.New(store), locker.WithTTL(25*time.Second)).TryLock(ctx, "key"); err == nil {
+		t.Fatal("TryLock: no error")
+	}
+	time.Sleep(6 * time.Second)
+	if n := named(t, s, "app lockstep"); n != 1 {
+		t.Fatalf("%d second connections", n)
+	}
+	came := make(chan *nats.Msg, 1)
+	if _, err := direct.ChanSubscribe("lockstep.lock.key", came); err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	wire.set(t, false)
+	select {
+	case <-came:
+	case <-time.After(patience):
+		t.Fatal("the late grant did not come: the scene was not played")
+	}
+	for arrived := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		state, err := natsstore.New(direct).Inspect(t.Context(), "key")
+		if err == nil && state.Holding == 0 {
+			return
+		}
+		if time.Since(arrived) > 15*time.Second { // its TTL is longer
+			t.Fatal("the late grant keeps the lock until its TTL")
+		}
+	}
+}
+
+// Then all is as without a second connection.
+func TestAUserWhoMayNotConnectAgain(t *testing.T) {
+	t.Parallel()
+	s, wire := run(t), &holding{alone: true}
+	if err := natsstore.New(dial(t, s.ClientURL())).Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire)))
+	grant(t, store, "warm", "token", 20*time.Second)
+	wire.set(t, true)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+		if _, err := store.SetNX(ctx, "key", "token", 20*time.Second); err == nil || backends.Unsent(err) {
+			t.Errorf("SetNX on a silent connection: %v; want an unknown outcome", err)
+		}
+		cancel()
+	}
+	if wire.tried() == 0 {
+		t.Error("no second connection was tried: this test shows nothing")
+	}
+	wire.set(t, false)
+	if ok, err := store.ExpireIf(t.Context(), "warm", "token", 20*time.Second); !ok || err != nil {
+		t.Errorf("ExpireIf = %v, %v", ok, err)
+	}
+}
+
+// A connection that is closed meanwhile leaves nothing that runs. No other test may run.
+func TestAConnectionThatIsClosedWhileASecondOneIsUsed(t *testing.T) {
+	store, conn, s, _ := silently(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := store.Watch(ctx, "b", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, store, "b", "token", 20*time.Second)
+	if n := named(t, s, "app lockstep"); n != 1 {
+		t.Fatalf("%d second connections", n)
+	}
+	conn.Close()
+	cancel()
+	eventually(t, "nothing runs", func() bool {
+		stacks := make([]byte, 4<<20)
+		all := string(stacks[:runtime.Stack(stacks, true)])
+		return named(t, s, "app lockstep") == 0 && !strings.Contains(all, "natsstore.(*Store)")
+	})
+	if _, err := store.SetNX(t.Context(), "b", "token", time.Second); !isPermanent(err) {
+		t.Errorf("SetNX of a connection that is closed: %v", err)
+	}
+}
