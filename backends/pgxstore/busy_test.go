@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -65,13 +67,45 @@ func connections(t *testing.T, admin *pgxpool.Pool, where string) (n int) {
 	return n
 }
 
+// In full size the pool is used up for a minute.
 func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
+	for name, over := range map[string]func(t *testing.T, dsn string) (l locker.Locker, occupied func() (end func())){
+		"pgx": func(t *testing.T, dsn string) (locker.Locker, func() (end func())) {
+			pool := application(t, dsn, 4)
+			return single.New(pgxstore.New(pool)), func() (end func()) { return occupy(t, pool) }
+		},
+		"database/sql": func(t *testing.T, dsn string) (locker.Locker, func() (end func())) {
+			db, err := sql.Open("pgx", dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+			db.SetMaxOpenConns(4)
+			return single.New(sqlstore.NewPostgreSQL(db)), func() (end func()) {
+				ctx, cancel := context.WithCancel(t.Context())
+				for range 4 - db.Stats().InUse { // one may be that of the wake-ups
+					if _, err := db.BeginTx(ctx, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return cancel
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { areNotLost(t, over) })
+	}
+}
+
+func areNotLost(t *testing.T, over func(t *testing.T, dsn string) (l locker.Locker, occupied func() (end func()))) {
 	const ttl, held = 2 * time.Second, 12
+	lives := 3 * ttl
+	if full.Size() {
+		lives = time.Minute
+	}
 	server := pgtest.Start(t, "fsync=off")
 	admin := install(t, server.DSN()+" application_name=admin")
-	pool := application(t, server.DSN(), 4)
-	store := pgxstore.New(pool)
-	locks := locker.New(single.New(store), locker.WithTTL(ttl))
+	l, occupied := over(t, server.DSN())
+	locks := locker.New(l, locker.WithTTL(ttl))
 	var all []*locker.Lock
 	for i := range held {
 		l, err := locks.Lock(t.Context(), fmt.Sprint("payment/", i))
@@ -80,15 +114,15 @@ func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
 		}
 		all = append(all, l)
 	}
-	end := occupy(t, pool)
+	end := occupied()
 
 	var from time.Time
 	if err := admin.QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&from); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all locks live for three times the TTL", func() bool {
+	eventually(t, fmt.Sprint("all locks live for ", lives), func() bool {
 		var n int
-		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.lock WHERE kind = 1 AND expires > $1", from.Add(3*ttl)).Scan(&n)
+		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.lock WHERE kind = 1 AND expires > $1", from.Add(lives)).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -27,8 +28,13 @@ func hog(t *testing.T, db *sql.DB) (end func()) {
 	return cancel
 }
 
+// In full size the pool is used up for a minute.
 func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
 	const ttl, held = 2 * time.Second, 12
+	lives := 3 * ttl
+	if full.Size() {
+		lives = time.Minute
+	}
 	db := mariadb.fresh(t)
 	app := mariadb.dial(t, db.dsn+"&innodb_lock_wait_timeout=7")
 	app.SetMaxOpenConns(4)
@@ -47,9 +53,9 @@ func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT "+db.dialect.now).Scan(&from); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all locks live for three times the TTL", func() bool {
+	eventually(t, fmt.Sprint("all locks live for ", lives), func() bool {
 		var n int
-		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock WHERE kind = 1 AND expires > ?", from+(3*ttl).Microseconds()).Scan(&n)
+		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock WHERE kind = 1 AND expires > ?", from+lives.Microseconds()).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,4 +141,51 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 			t.Errorf("%d connections are open, and %d were too many to be kept; want one and none", s.OpenConnections, s.MaxIdleClosed)
 		}
 	})
+}
+
+// A transaction of the application that has a row must not keep the renewals of other locks from their
+// connections. A renewal waits for a row for a second, the least that the server can be told, so four of
+// them take two seconds over two connections. A TTL must be longer than that.
+func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
+	const ttl = 8 * time.Second
+	db := mariadb.fresh(t)
+	app := mariadb.dial(t, db.dsn)
+	app.SetMaxOpenConns(6) // the store keeps two of them
+	store := sqlstore.NewMySQL(app.DB)
+	locks := locker.New(single.New(store), locker.WithTTL(ttl))
+	var all []*locker.Lock
+	for i := range 8 {
+		l, err := locks.Lock(t.Context(), fmt.Sprint("k", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	guarded, free := all[:4], all[4:]
+	for _, l := range guarded {
+		tx, err := app.BeginTx(t.Context(), nil) // ends with the test
+		if err == nil {
+			err = store.Guard(t.Context(), sqlstore.InTx(tx), l.Lease())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range guarded { // until the leases have ended, since nobody can renew them
+		select {
+		case <-l.Context().Done():
+		case <-time.After(patience):
+			t.Fatalf("%s is not lost after %v", l.Lease().Key, patience)
+		}
+	}
+	eventually(t, "the leases of the guarded locks end on the server too", func() bool {
+		var n int
+		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock WHERE kind = 1 AND expires > "+db.dialect.now).Scan(&n)
+		return err == nil && n == len(free)
+	})
+	for _, l := range free {
+		if err := l.Context().Err(); err != nil {
+			t.Errorf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
+		}
+	}
 }
