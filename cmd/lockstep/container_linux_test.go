@@ -41,17 +41,21 @@ func inContainer(t *testing.T, store, script string) *call {
 }
 
 // The states of all processes below: orphans is done when 40 of them have ended, and tells how many are
-// zombies after at most five looks within a second or, on a busy machine, later. Each look starts two
-// processes, so it takes at least as long as the machine takes for the end of a few.
+// zombies after at most a second and four times what a look takes at most, which starts two processes: what
+// the machine adds to everything else.
 const orphans = `
 for i in $(seq 40); do (setsid true & setsid sleep 0.05 &); done
-sleep 0.2
-for i in $(seq 5); do
-	sleep 0.15
+now() { echo ${EPOCHREALTIME/[.,]/}; }
+began=$(now) still=0
+while sleep 0.1; do
+	look=$(now)
 	zombies=$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z ")
-	[ $zombies = 0 ] && break
+	end=$(now)
+	[ $((end-look)) -gt $still ] && still=$((end-look))
+	[ $zombies = 0 ] && [ $((end-began)) -gt 300000 ] && break
+	[ $((end-began)) -gt $((1000000+4*still)) ] && break
 done
-echo "process $PPID, zombies $zombies"
+echo "process $PPID, after $((end-began)) µs, with $still for a look, zombies $zombies"
 exit 7`
 
 func TestProcess1WaitsForOrphans(t *testing.T) {
