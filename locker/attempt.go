@@ -32,7 +32,7 @@ const (
 )
 
 // ask is one question to a Locker: [Locker.Acquire], or a Transfer.
-type ask func(l Locker, ctx context.Context, req Request) (Lease, error) //nolint:revive // the order of a method expression
+type ask func(l Locker, ctx context.Context, req Request) (Lease, error)
 
 // attempt asks the store once. It returns when ctx is done, or when the limit for an attempt is
 // over, whatever the Locker does: the goroutine that receives a later grant releases it. A lease

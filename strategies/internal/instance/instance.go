@@ -111,7 +111,7 @@ func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 }
 
 // ask is one question to a Place: [Place.Put], or a move.
-type ask func(place Place, ctx context.Context, req locker.Request) (backends.Result, error) //nolint:revive // the order of a method expression
+type ask func(place Place, ctx context.Context, req locker.Request) (backends.Result, error)
 
 func (i *instance) attempt(ctx context.Context, req locker.Request, ask ask) (lease locker.Lease, err error) {
 	if err := ctx.Err(); err != nil {
