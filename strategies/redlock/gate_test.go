@@ -450,3 +450,25 @@ func TestALateGrantOfANodeThatGotNoReleaseIsRemoved(t *testing.T) {
 		}
 	})
 }
+
+// Node 3 may have an attempt that arrives late, and its last call failed. So the release leaves it out.
+func TestANodeThatTheReleaseHasLeftOutIsCleanedUpUntilALateGrantIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores, l := shakyQuorum(t, 3)
+		stores[2].is(func(s *shaky) { s.set, s.expire = errDown, errDown })
+		lease := mustAcquire(t, l, request())
+		synctest.Wait()
+		lease, err := l.Extend(t.Context(), lease, ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // the answer of node 3
+		if err := l.Release(t.Context(), lease); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if _, removals := stores[2].counts(); removals < 2 {
+			t.Errorf("node 3 was released %d times; want more than one, since the grant may come late", removals)
+		}
+	})
+}

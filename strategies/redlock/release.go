@@ -130,12 +130,15 @@ func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, f *flight, t
 // ask releases on a node. said is its answer to the attempt; the attempt itself takes care of the
 // answer of a silent node.
 func (l *leftovers) ask(ctx context.Context, n *node, said response, then reply) {
-	if said == unknown {
-		l.mu.Lock()
-		l.parts[n.index].doubt = true
-		l.mu.Unlock()
-	}
+	l.may(n, said)
 	n.release(ctx, l.lease, func(err error) { then(0, l.heard(n, err)) })
+}
+
+// may notes the answer of a node to the attempt, before its release or cleanup.
+func (l *leftovers) may(n *node, said response) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parts[n.index].doubt = said == unknown
 }
 
 // heard notes the answer of a node to the release, and returns it.
@@ -163,7 +166,7 @@ func (l *leftovers) heard(n *node, err error) error {
 
 // miss notes that a node is not asked.
 func (l *leftovers) miss(n *node) {
-	l.flight.miss(n)
+	l.may(n, l.flight.miss(n))
 	_ = l.heard(n, errSilent)
 }
 
