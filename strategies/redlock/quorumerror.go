@@ -50,7 +50,7 @@ func (e *QuorumError) Error() string {
 	if e.contended() {
 		text.WriteString("held by someone else: ")
 	}
-	fmt.Fprintf(&text, "%d of %d nodes granted, %d needed", e.count(Granted), len(e.Votes), e.Needed)
+	fmt.Fprintf(&text, "%d of %d nodes granted, %d needed", e.count(Granted, nil), len(e.Votes), e.Needed)
 	separator := ": "
 	for i, v := range e.Votes {
 		if v.Outcome != Granted {
@@ -114,26 +114,14 @@ func (e *QuorumError) Unwrap() []error {
 	return errs
 }
 
-// evicted is how many nodes have lost the lease because an operator has ended it there.
-func (e *QuorumError) evicted() (n int) {
-	for _, v := range e.Votes {
-		if v.Outcome == Lost && errors.As(v.Err, new(*locker.EvictedError)) {
-			n++
-		}
-	}
-	return n
+// evicted reports whether so many nodes have lost the lease because an operator has ended it there
+// that no quorum is possible.
+func (e *QuorumError) evicted() bool {
+	return e.count(Lost, func(err error) bool { return errors.As(err, new(*locker.EvictedError)) }) > e.spare()
 }
 
 // Permanent reports whether so many nodes have permanent errors that no quorum is possible.
-func (e *QuorumError) Permanent() bool {
-	permanent := 0
-	for _, v := range e.Votes {
-		if v.Outcome == Failed && backends.Permanent(v.Err) {
-			permanent++
-		}
-	}
-	return permanent > e.spare()
-}
+func (e *QuorumError) Permanent() bool { return e.count(Failed, backends.Permanent) > e.spare() }
 
 // Unsent reports whether every node failed before anything was sent to it.
 func (e *QuorumError) Unsent() bool {
@@ -150,15 +138,15 @@ func (e *QuorumError) ErrorType() string { return "quorum" }
 
 // Quorum counts the votes that are Granted, and all votes.
 func (e *QuorumError) Quorum() locker.Quorum {
-	return locker.Quorum{Granted: int32(e.count(Granted)), Size: int32(len(e.Votes))}
+	return locker.Quorum{Granted: int32(e.count(Granted, nil)), Size: int32(len(e.Votes))}
 }
 
 func (e *QuorumError) spare() int { return len(e.Votes) - e.Needed }
 
-func (e *QuorumError) count(o Outcome) int {
-	n := 0
+// count counts the votes with this outcome and such an error; nil: any.
+func (e *QuorumError) count(o Outcome, such func(error) bool) (n int) {
 	for _, v := range e.Votes {
-		if v.Outcome == o {
+		if v.Outcome == o && (such == nil || such(v.Err)) {
 			n++
 		}
 	}
@@ -167,17 +155,11 @@ func (e *QuorumError) count(o Outcome) int {
 
 // contended reports whether a node is held and the failed nodes alone did not prevent a quorum.
 func (e *QuorumError) contended() bool {
-	return e.count(Held) > 0 && e.count(Failed) <= e.spare()
+	return e.count(Held, nil) > 0 && e.count(Failed, nil) <= e.spare()
 }
 
 func (e *QuorumError) foreign() bool {
-	n := 0
-	for _, v := range e.Votes {
-		if v.Outcome == Held && errors.Is(v.Err, locker.ErrForeignKey) {
-			n++
-		}
-	}
-	return n > e.spare()
+	return e.count(Held, func(err error) bool { return errors.Is(err, locker.ErrForeignKey) }) > e.spare()
 }
 
 // left returns when enough nodes are free for a quorum, if no holder extends; 0: unknown. It is
@@ -195,7 +177,7 @@ func (e *QuorumError) left() time.Duration {
 		}
 	}
 	slices.Sort(lefts)
-	return lefts[min(e.Needed-e.count(Granted), len(lefts))-1]
+	return lefts[min(e.Needed-e.count(Granted, nil), len(lefts))-1]
 }
 
 // holder is the label that most of the nodes name which are held; empty: they name none.
@@ -227,7 +209,7 @@ func (q *quorum) lost(lease locker.Lease, votes []Vote) error {
 		return locker.Lost(lease)
 	}
 	e, reason := &QuorumError{Needed: q.need, Votes: votes}, locker.LostQuorum
-	if e.evicted() > e.spare() {
+	if e.evicted() {
 		reason = locker.LostEvicted
 	}
 	return &locker.LostError{Key: lease.Key, Reason: reason, Err: e}
