@@ -26,6 +26,7 @@ type flight struct {
 	mu     sync.Mutex
 	parts  []part // by node
 	phase  phase
+	won    bool        // a quorum has granted it
 	forget *time.Timer // set once all have answered, if the attempt must still be remembered
 	until  time.Time   // when that timer fires
 }
@@ -102,6 +103,7 @@ func (f *flight) answered(n *node, said response) (wanted bool) {
 	f.mu.Lock()
 	p := f.part(n)
 	p.said = said
+	f.disown(p)
 	late := f.phase == unwanted || f.phase == released && p.missed // nobody else cleans up
 	switch {
 	case said == unknown && late:
@@ -164,6 +166,32 @@ func (f *flight) conclude(won bool) (kept bool) {
 		}
 	}
 	return f.phase <= leased
+}
+
+// win notes that a quorum has granted the attempt. After a Transfer nobody else releases the hold that it
+// has taken over, so the nodes that have not moved it are cleaned up. Without the quorum that hold may
+// be another Transfer's.
+func (f *flight) win() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.won = true
+	for i := range f.parts {
+		f.disown(&f.parts[i])
+	}
+}
+
+// disown removes the hold that a Transfer has taken over from a node that has not moved it.
+func (f *flight) disown(p *part) {
+	if f.from == "" || !f.won {
+		return
+	}
+	old := p.cleanup(locker.Lease{Key: f.req.Key, Token: f.from}, max(f.req.TTL, untilGone), false)
+	switch p.said {
+	case held: // it is not there; the attempt that took it may still be on its way
+		p.server.Confirm(f.ctx, old)
+	case untouched, unknown:
+		p.server.Add(f.ctx, old)
+	}
 }
 
 // end makes later grants unwanted. If a release is about to be sent to all nodes, the release waits

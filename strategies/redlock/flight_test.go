@@ -400,3 +400,64 @@ func (g goexits) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	runtime.Goexit()
 	return locker.Lease{}, nil
 }
+
+// TestATransferLeavesNothingOfTheHoldThatItHasTakenOver has a node that the quorum of the first process could
+// do without. The attempt of that process reaches it after the Transfer, or the Transfer does not reach it.
+func TestATransferLeavesNothingOfTheHoldThatItHasTakenOver(t *testing.T) {
+	for name, c := range map[string]struct{ acquire, transfer behaviour }{
+		"the attempt is late":                       {acquire: behaviour{after: 300 * time.Millisecond}},
+		"the attempt is late, and the Transfer too": {behaviour{after: 400 * time.Millisecond}, behaviour{after: 200 * time.Millisecond}},
+		"the Transfer is later than the release":    {behaviour{after: 3 * time.Second}, behaviour{after: 2 * time.Second}},
+		"the Transfer is lost":                      {transfer: behaviour{err: errDown}},
+		"the Transfer is not sent":                  {transfer: behaviour{err: unsent{}}},
+		"the Transfer is lost after some time":      {transfer: behaviour{after: time.Second, err: errDown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := newNodes(5)
+				nodes[4].set("acquire", c.acquire)
+				nodes[4].set("transfer", c.transfer)
+				first, second, old, req := quorumOf(t, nodes), quorumOf(t, nodes), request(), request()
+				mustAcquire(t, first, old)
+				synctest.Wait()
+				lease, err := second.Transfer(t.Context(), old.Token, req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := second.Release(t.Context(), lease); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(8 * time.Second) // less than the ttl
+				if n := holding(nodes, old.Token); n != 0 {
+					t.Errorf("%d nodes have the old token", n)
+				}
+				if n := holding(nodes, req.Token); n != 0 {
+					t.Errorf("%d nodes have the new token", n)
+				}
+			})
+		})
+	}
+}
+
+// TestATransferThatFailsLeavesTheHoldItself asks for a hold that a quorum does not have: it may be another's
+// that is on its way.
+func TestATransferThatFailsLeavesTheHoldItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(5)
+		l, old := quorumOf(t, nodes), request()
+		lease := mustAcquire(t, l, old)
+		synctest.Wait()
+		for _, n := range nodes[:2] {
+			n.set("transfer", behaviour{err: errDown})
+		}
+		nodes[2].store.Delete("k")
+		if lease, err := l.Transfer(t.Context(), old.Token, request()); err == nil {
+			t.Fatalf("Transfer on two of five nodes = %v; want an error", lease)
+		}
+		time.Sleep(5 * time.Second)
+		if n := holding(nodes, old.Token); n != 2 {
+			t.Errorf("%d nodes have the old token; want the 2 that the Transfer has not reached", n)
+		}
+		_ = l.Release(t.Context(), lease)
+	})
+}

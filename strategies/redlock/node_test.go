@@ -74,7 +74,7 @@ func (n *node) set(call string, b behaviour) {
 // heal makes all nodes answer, so that no cleanup outlives the test.
 func heal(nodes []*node) {
 	for _, n := range nodes {
-		for _, call := range []string{"acquire", "extend", "release"} {
+		for _, call := range []string{"acquire", "transfer", "extend", "release"} {
 			n.set(call, behaviour{})
 		}
 	}
@@ -108,6 +108,14 @@ func (n *node) meet(call string, do func() error) error {
 func (n *node) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
 	err = n.meet("acquire", func() (err error) {
 		lease, err = n.Locker.Acquire(context.WithoutCancel(ctx), req)
+		return err
+	})
+	return lease, err
+}
+
+func (n *node) Transfer(ctx context.Context, from string, req locker.Request) (lease locker.Lease, err error) {
+	err = n.meet("transfer", func() (err error) {
+		lease, err = n.Locker.Transfer(context.WithoutCancel(ctx), from, req)
 		return err
 	})
 	return lease, err

@@ -146,6 +146,9 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
 		Room: int(f.room.Load()),
 	}
+	if e.won() {
+		f.win()
+	}
 	kept := f.conclude(e.won() && !lease.Ended())
 	if e.won() && !lease.Ended() && kept {
 		return lease, nil
