@@ -1,6 +1,7 @@
 package goredis
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,11 @@ var harness = drivertest.Harness{
 	Connect: func(t testing.TB, to drivertest.Server) drivertest.Client {
 		o := optionsOf(to)
 		if !to.Cluster {
-			return Driven(Dial(t, o))
+			var opts []redisstore.Option
+			if to.Quarantine {
+				opts = append(opts, Quarantine(o))
+			}
+			return Driven(Dial(t, o), opts...)
 		}
 		c := client.NewClusterClient(&client.ClusterOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, PoolSize: o.PoolSize, ReadTimeout: o.ReadTimeout})
 		t.Cleanup(func() { c.Close() })
@@ -65,10 +70,10 @@ func optionsOf(to drivertest.Server) *client.Options {
 }
 
 // Driven is c as the suite uses it.
-func Driven(c client.UniversalClient) drivertest.Client {
+func Driven(c client.UniversalClient, opts ...redisstore.Option) drivertest.Client {
 	return drivertest.Client{
 		Executor: pipeliner{newExecutor(c), c}, Close: func() { c.Close() },
-		New: func(opts ...redisstore.Option) *redisstore.Store { return New(c, opts...) },
+		New: func(more ...redisstore.Option) *redisstore.Store { return New(c, slices.Concat(opts, more)...) },
 	}
 }
 

@@ -2,6 +2,7 @@ package redigo
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,11 @@ var harness = drivertest.Harness{
 	Connect: func(t testing.TB, to drivertest.Server) drivertest.Client {
 		pool := Pool(t, to.Addr, optionsOf(to)...)
 		pool.MaxActive, pool.Wait = to.Pool, to.Pool > 0
-		return Driven(pool)
+		var opts []redisstore.Option
+		if to.Quarantine {
+			opts = append(opts, Quarantine(pool, to.Addr))
+		}
+		return Driven(pool, opts...)
 	},
 	Open: func(t *testing.T, to drivertest.Server, opts ...redisstore.Option) (*redisstore.Store, func()) {
 		store, pool := Open(to.Addr, optionsOf(to), opts...)
@@ -57,10 +62,10 @@ func Pool(t testing.TB, addr string, opts ...client.DialOption) *client.Pool {
 }
 
 // Driven is pool as the suite uses it.
-func Driven(pool *client.Pool) drivertest.Client {
+func Driven(pool *client.Pool, opts ...redisstore.Option) drivertest.Client {
 	return drivertest.Client{
 		Executor: newExecutor(pool, ""), Close: func() { pool.Close() },
-		New: func(opts ...redisstore.Option) *redisstore.Store { return New(pool, opts...) },
+		New: func(more ...redisstore.Option) *redisstore.Store { return New(pool, slices.Concat(opts, more)...) },
 	}
 }
 

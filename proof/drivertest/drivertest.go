@@ -29,6 +29,8 @@ type Server struct {
 	Protocol int           // 2 or 3 for a RESP2 or RESP3 connection; 0: that of the client library
 	Pool     int           // connections for commands, and more calls wait for one; 0: as the client library has it
 
+	Quarantine bool // stores on the client have it
+
 	// Dial opens the connections, whatever the address; nil: by TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }

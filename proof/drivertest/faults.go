@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/quarantinetest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -53,7 +54,7 @@ var patient = []storeSentence{
 		}, h.Greets)
 	}},
 	{"a server that may have forgotten locks is in quarantine", func(t *testing.T, h Harness) {
-		quarantinetest.Run(t, quarantinetest.Adapter{
+		a := quarantinetest.Adapter{
 			Open: func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store {
 				store, _ := h.Open(t, Server{Addr: addr, User: user, Password: password}, opts...)
 				return store
@@ -61,7 +62,14 @@ var patient = []storeSentence{
 			New: func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
 				return h.store(t, Server{Addr: addr}, opts...)
 			},
-		})
+		}
+		if !h.Shares {
+			a.Pooled = func(t *testing.T, addr string, connections int, opts ...redisstore.Option) (*redisstore.Store, driver.Executor) {
+				c := h.Connect(t, Server{Addr: addr, Pool: connections, Timeout: 2 * blocksFor, Quarantine: true})
+				return c.New(opts...), c.Executor
+			}
+		}
+		quarantinetest.Run(t, a)
 	}},
 }
 

@@ -5,6 +5,7 @@ package quarantinetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -26,6 +28,9 @@ type Adapter struct {
 	Open func(t *testing.T, addr, user, password string, opts ...redisstore.Option) *redisstore.Store
 	// New calls New with a client whose connections the quarantine does not see.
 	New func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store
+	// Pooled is New with a client that has the quarantine, and so many connections in its pool. The application uses
+	// the same client. It is nil if all calls share a connection.
+	Pooled func(t *testing.T, addr string, connections int, opts ...redisstore.Option) (s *redisstore.Store, application driver.Executor)
 }
 
 const (
@@ -36,7 +41,7 @@ const (
 
 // Run runs all tests.
 func Run(t *testing.T, a Adapter) {
-	for name, test := range map[string]func(*testing.T, Adapter){
+	tests := map[string]func(*testing.T, Adapter){
 		"a new server works at once":                                      newServer,
 		"a restart is waited out, by Lock too":                            restart,
 		"renewals and releases go on":                                     renewals,
@@ -49,7 +54,15 @@ func Run(t *testing.T, a Adapter) {
 		"without the permission for INFO":                                 unpermitted,
 		"not noticed: a process that starts after the restart (V)":        startedAfter,
 		"saved: with the strict form, a process that starts after it (S)": startedAfterStrict,
-	} {
+	}
+	if a.Pooled != nil {
+		maps.Copy(tests, map[string]func(*testing.T, Adapter){
+			"a connection beside the pool notices another server":               besideNotices,
+			"connections beside the pool to the server before are closed":       besideEnds,
+			"beside the pool, renewals and releases go on at the server itself": besideGoesOn,
+		})
+	}
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, a)
