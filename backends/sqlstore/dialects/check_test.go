@@ -99,13 +99,7 @@ func TestCheckOfMariaDBCountsItsReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := mariadb.dial(t, mariadbtest.Start(t, "server-id=2", "read-only").DSN())
-	host, port, _ := strings.Cut(first.Addr(), ":")
-	follow := "CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='root', MASTER_USE_GTID=slave_pos"
-	if isMySQL(t, db) {
-		follow = "CHANGE REPLICATION SOURCE TO SOURCE_HOST='%s', SOURCE_PORT=%s, SOURCE_USER='root', GET_SOURCE_PUBLIC_KEY=1"
-	}
-	outside{t, second}.exec(fmt.Sprintf(follow, host, port))
-	outside{t, second}.exec("START REPLICA")
+	follow(t, second, first)
 	var r sqlstore.Report
 	eventually(t, "the replica is connected", func() bool {
 		r = check(t, db)
