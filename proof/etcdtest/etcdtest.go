@@ -63,11 +63,7 @@ const Steady = "--election-timeout=5000"
 // Start runs a cluster of so many members. The flags are those of etcd.
 func Start(tb testing.TB, members int, flags ...string) *Cluster {
 	tb.Helper()
-	path, err := program()
-	if err != nil {
-		redistest.Missing(tb, "etcd can't be built: %v", err)
-	}
-	return start(tb, path, members, flags)
+	return start(tb, built(tb, program), members, flags)
 }
 
 // StartWithMovableClocks is Start of members whose clocks [Member.MoveClock] moves. It builds etcd and
@@ -84,15 +80,13 @@ func StartWithMovableClocks(tb testing.TB, members int, flags ...string) *Cluste
 func start(tb testing.TB, program string, members int, flags []string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, program: program, flags: flags}
-	var all []string
 	for range members {
-		m := c.prepare()
-		all = append(all, m.Name+"="+m.PeerURL())
+		c.prepare()
 	}
 	errs := make([]error, members)
 	var starts sync.WaitGroup
 	for i, m := range c.Members {
-		m.joined = []string{"--initial-cluster", strings.Join(all, ",")}
+		m.joined = []string{"--initial-cluster", c.peers()}
 		starts.Go(func() { m.Server, errs[i] = daemon.Launch(tb, m.start, (*daemon.Process).Kill) })
 	}
 	starts.Wait()
@@ -100,6 +94,15 @@ func start(tb testing.TB, program string, members int, flags []string) *Cluster 
 		tb.Fatal(err)
 	}
 	return c
+}
+
+// peers names all members, as the flags of etcd do.
+func (c *Cluster) peers() string {
+	var all []string
+	for _, m := range c.Members {
+		all = append(all, m.Name+"="+m.PeerURL())
+	}
+	return strings.Join(all, ",")
 }
 
 // prepare gives a new member its addresses.
@@ -130,27 +133,42 @@ func module() (string, error) {
 	return filepath.Join(strings.TrimSpace(string(out)), "bench"), nil
 }
 
-// program is the path of etcd, which the go command builds and keeps in its cache.
-var program = sync.OnceValues(func() (string, error) {
-	_ = os.Getenv(redistest.VersionsEnv)
-	dir, err := module()
+// program and restorer are the paths of etcd and of etcdutl, which the go command builds and keeps in its
+// cache.
+var program, restorer = path(tool), path("go.etcd.io/etcd/etcdutl/v3")
+
+func path(tool string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		_ = os.Getenv(redistest.VersionsEnv)
+		dir, err := module()
+		if err != nil {
+			return "", err
+		}
+		cmd := exec.Command("go", "tool", "-n", tool)
+		cmd.Dir = dir
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("go tool in module bench: %w\n%s", err, stderr.String())
+		}
+		path := strings.TrimSpace(string(out))
+		if _, err := os.Stat(path); err != nil {
+			return "", err
+		}
+		return path, nil
+	})
+}
+
+// built is a path. Without the program the test is left out.
+func built(tb testing.TB, path func() (string, error)) string {
+	tb.Helper()
+	file, err := path()
 	if err != nil {
-		return "", err
+		redistest.Missing(tb, "etcd can't be built: %v", err)
 	}
-	cmd := exec.Command("go", "tool", "-n", tool)
-	cmd.Dir = dir
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("go tool in module bench: %w\n%s", err, stderr.String())
-	}
-	path := strings.TrimSpace(string(out))
-	if _, err := os.Stat(path); err != nil {
-		return "", err
-	}
-	return path, nil
-})
+	return file
+}
 
 // Endpoints are the addresses of the members for clients.
 func (c *Cluster) Endpoints() (all []string) {
@@ -166,11 +184,13 @@ func (m *Member) URL() string { return "http://" + m.Addr() }
 // PeerURL is the address for other members.
 func (m *Member) PeerURL() string { return "http://" + m.wire.addr() }
 
+func (m *Member) data() string { return filepath.Join(m.dir, "data") }
+
 // start starts the process, and waits until it serves clients, which needs a leader.
 func (m *Member) start(client *daemon.Port) (*daemon.Process, error) {
 	url := "http://" + client.Addr()
 	args := slices.Concat([]string{
-		"--name", m.Name, "--data-dir", filepath.Join(m.dir, "data"), "--log-level", "warn",
+		"--name", m.Name, "--data-dir", m.data(), "--log-level", "warn",
 		"--listen-client-urls", url, "--advertise-client-urls", url,
 		"--listen-peer-urls", "http://" + m.peer.Addr(), "--initial-advertise-peer-urls", m.PeerURL(),
 	}, m.joined, m.cluster.flags)
@@ -220,18 +240,38 @@ func (m *Member) clockSays() (time.Time, error) {
 // Join runs one more member. add tells the cluster of it, by its address for other members.
 func (c *Cluster) Join(add func(peerURL string) error) *Member {
 	c.tb.Helper()
-	var all []string
-	for _, m := range c.Members {
-		all = append(all, m.Name+"="+m.PeerURL())
-	}
 	m := c.prepare()
 	if err := add(m.PeerURL()); err != nil {
 		c.tb.Fatal(err)
 	}
-	all = append(all, m.Name+"="+m.PeerURL())
-	m.joined = []string{"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", "existing"}
+	m.joined = []string{"--initial-cluster", c.peers(), "--initial-cluster-state", "existing"}
 	m.Server = daemon.Serve(c.tb, m.start, (*daemon.Process).Kill)
 	return m
+}
+
+// Restore ends all members, gives them the data of a snapshot and starts them. The flags are those of
+// `etcdutl snapshot restore`.
+func (c *Cluster) Restore(snapshot string, flags ...string) {
+	c.tb.Helper()
+	program := built(c.tb, restorer)
+	for _, m := range c.Members {
+		m.Kill()
+	}
+	var starts sync.WaitGroup
+	for _, m := range c.Members {
+		if err := os.RemoveAll(m.data()); err != nil {
+			c.tb.Fatal(err)
+		}
+		out, err := exec.Command(program, slices.Concat([]string{
+			"snapshot", "restore", snapshot, "--name", m.Name, "--data-dir", m.data(),
+			"--initial-cluster", c.peers(), "--initial-advertise-peer-urls", m.PeerURL(),
+		}, flags)...).CombinedOutput()
+		if err != nil {
+			c.tb.Fatalf("etcdutl: %v\n%s", err, out)
+		}
+		starts.Go(m.Restart)
+	}
+	starts.Wait()
 }
 
 // Removed ends a member that the cluster has removed.
