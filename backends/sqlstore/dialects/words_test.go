@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
@@ -17,12 +21,14 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
+const password = "sesame"
+
 // TestWordsOfErrorsOfMySQL: each error has the address, what became of the call and, where there is one,
 // the next step. It never has the password. A *sql.DB does not tell its address, so a store without
 // WithAddress has it only where the driver does: when it can't connect.
 func TestWordsOfErrorsOfMySQL(t *testing.T) {
 	t.Parallel()
-	const password, nobody = "sesame", "127.0.0.1:1"
+	const nobody = "127.0.0.1:1"
 	server := mariadbtest.Start(t)
 	// everybody may use the database test
 	admin := mariadb.dial(t, server.DSN())
@@ -40,6 +46,9 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	readOnly, full := mariadbtest.Start(t), mariadbtest.Start(t, "max-connections=10")
+	makeReadOnly(t, readOnly)
+	useUp(t, full)
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections, and nobody says a word
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +63,8 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 		permanent  bool
 		is         error
 		next       string
-		known      bool // without WithAddress too
+		known      bool   // without WithAddress too
+		works      string // the calls that work
 	}{
 		"nobody listens":    {user: "app", addr: nobody, unsent: true, next: "connection refused", known: true},
 		"a silent server":   {user: "app", addr: mute.Addr().String(), limit: time.Second, unsent: true, is: context.DeadlineExceeded},
@@ -62,6 +72,9 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 		"a missing right":   {user: "stranger", addr: server.Addr(), permanent: true, next: "give the user SELECT, INSERT, UPDATE and DELETE"},
 		"the ctx has ended": {user: "app", addr: server.Addr(), warm: true, limit: -1, unsent: true, is: context.Canceled},
 		"closed":            {user: "app", addr: server.Addr(), warm: true, closed: true, unsent: true, next: "closed"},
+
+		"a server that is read-only": {user: "app", addr: readOnly.Addr(), unsent: true, next: "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF", works: "Inspect"},
+		"too many connections":       {user: "app", addr: full.Addr(), unsent: true, next: "Too many connections"},
 	} {
 		for _, told := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, address told: %v", name, told), func(t *testing.T) {
@@ -99,6 +112,12 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 						cancel()
 					}
 					err := fn(ctx)
+					if slices.Contains(strings.Fields(c.works), call) {
+						if err != nil {
+							t.Errorf("%s = %v", call, err)
+						}
+						continue
+					}
 					switch text := fmt.Sprint(err); {
 					case err == nil:
 						t.Errorf("%s: it has worked", call)
@@ -117,6 +136,43 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 	}
 }
 
+// makeReadOnly gives a server the table and a user, and lets it take no more writes.
+func makeReadOnly(t *testing.T, server *mariadbtest.Server) {
+	t.Helper()
+	admin := mariadb.dial(t, server.DSN())
+	exec := func(statements ...string) {
+		for _, statement := range statements {
+			if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	exec("CREATE DATABASE locks", "CREATE USER 'app'@'%' IDENTIFIED BY '"+password+"'", "GRANT ALL ON locks.* TO 'app'@'%'")
+	if err := sqlstore.InstallMySQL(t.Context(), mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1)).DB); err != nil {
+		t.Fatal(err)
+	}
+	exec("SET GLOBAL read_only = ON")
+	if isMySQL(t, admin) {
+		exec("SET GLOBAL super_read_only = ON")
+	}
+}
+
+// useUp takes all connections that a server may have.
+func useUp(t *testing.T, server *mariadbtest.Server) {
+	t.Helper()
+	db := mariadb.dial(t, server.DSN())
+	for {
+		conn, err := db.Conn(t.Context())
+		if told, ok := errors.AsType[*mysql.MySQLError](err); ok && told.Number == 1040 {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+}
+
 // The end of a ctx makes the Client leave an attempt, whose error it does not have.
 func TestTheAddressOfAMySQLServerThatFallsSilent(t *testing.T) {
 	t.Parallel()
@@ -130,5 +186,117 @@ func TestTheAddressOfAMySQLServerThatFallsSilent(t *testing.T) {
 	_, err = locker.New(single.New(db.store(sqlstore.WithAddress(addr)))).Lock(t.Context(), "a", locker.WithWait(time.Second))
 	if err == nil || !strings.Contains(err.Error(), addr) || backends.Permanent(err) {
 		t.Errorf("%v; want the address %s", err, addr)
+	}
+}
+
+// TestWordsOfErrorsOfSQLite: each error has the reason that SQLite gave, what became of the call and the next
+// step. There is no address.
+func TestWordsOfErrorsOfSQLite(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		prepare   func(t *testing.T, path string)
+		options   string
+		limit     time.Duration // of the ctx
+		permanent bool
+		unknown   bool // otherwise nothing was done
+		is        error
+		says      []string // the reason, and the next step
+		works     string   // the calls that work
+	}{
+		"a file that is only read": {
+			prepare: installFile, options: "?mode=ro", permanent: true,
+			says: []string{"attempt to write a readonly database", "remove mode=ro and immutable=1 from the DSN"}, works: "Inspect Check",
+		},
+		"a file that is no database": {
+			prepare: func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("no database", 100)) }, permanent: true,
+			says: []string{"file is not a database", "give the path of another file"},
+		},
+		"a file that stays locked": {
+			prepare: lockFile, options: "?_pragma=busy_timeout(50)",
+			says: []string{"database is locked", "another program wrote for longer than the busy_timeout"}, works: "Inspect Check",
+		},
+		"a file that stays locked for longer than the ctx": {
+			prepare: lockFile, options: "?_pragma=busy_timeout(600000)", limit: 100 * time.Millisecond, unknown: true, is: context.DeadlineExceeded, works: "Inspect Check",
+		},
+		"a disk that is full": { // the file may not grow
+			prepare: installFile, options: "?_pragma=max_page_count(1)",
+			says: []string{"database or disk is full", "the disk is full, or the file has reached max_page_count"}, works: "ExpireIf DeleteIf Inspect Check",
+		},
+		"no table": {
+			prepare: func(t *testing.T, path string) { writeFile(t, path, "") }, permanent: true,
+			says: []string{"no such table: lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
+		},
+		"no file": {
+			prepare: func(*testing.T, string) {}, options: "?mode=rw",
+			says: []string{"unable to open database file", "there is no such file, or this user may not open it"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "locks.db")
+			c.prepare(t, path)
+			store := sqlite.dial(t, "file:"+path+c.options).store()
+			needsRoom := strings.Repeat("a", 3000)
+			for call, fn := range map[string]func(context.Context) error{
+				"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "b", needsRoom, time.Hour); return err },
+				"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "a", "mine", time.Hour); return err },
+				"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "mine"); return err },
+				"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
+				"Check":    func(ctx context.Context) error { _, err := store.Check(ctx); return err },
+			} {
+				works := slices.Contains(strings.Fields(c.works), call)
+				ctx, cancel := context.WithCancel(t.Context())
+				if c.limit > 0 && !works {
+					ctx, cancel = context.WithTimeout(t.Context(), c.limit)
+				}
+				defer cancel()
+				err := fn(ctx)
+				if works != (err == nil) {
+					t.Errorf("%s = %v; works: %v", call, err, works)
+				}
+				if err == nil {
+					continue
+				}
+				if backends.Permanent(err) != c.permanent || backends.Unsent(err) == (c.permanent || c.unknown) || c.is != nil && !errors.Is(err, c.is) {
+					t.Errorf("%s: %v: permanent %v and not done %v; want permanent %v, unknown %v, and an error that is %v",
+						call, err, backends.Permanent(err), backends.Unsent(err), c.permanent, c.unknown, c.is)
+				}
+				for _, word := range c.says {
+					if !strings.Contains(err.Error(), word) {
+						t.Errorf("%s: %v; want %q", call, err, word)
+					}
+				}
+			}
+		})
+	}
+}
+
+func installFile(t *testing.T, path string) {
+	t.Helper()
+	db := sqlite.dial(t, "file:"+path)
+	if err := sqlite.install(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	mustSet(t, db.store(), "a", "mine", time.Hour)
+}
+
+// lockFile installs, and leaves a transaction that writes.
+func lockFile(t *testing.T, path string) {
+	t.Helper()
+	installFile(t, path)
+	conn, err := sqlite.dial(t, "file:"+path).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
