@@ -147,6 +147,20 @@ func TestTheFilesOfTLS(t *testing.T) {
 		"Redis without scripts, wake-ups and quarantine": func(t *testing.T) string {
 			return "rediss://" + a.proxy(t, redistest.Start(t).Addr(), nil) + "/0?scripts=off&wakes=off&quarantine=off"
 		},
+		"Redis Cluster": func(t *testing.T) string {
+			node := redistest.StartCluster(t, 1, 0).Servers()[0]
+			addr := a.proxy(t, node.Addr(), nil)
+			tell(t, node, "CONFIG", "SET", "cluster-announce-port", port(t, addr)) // it leads clients there
+			return "rediss+cluster://" + addr
+		},
+		"Redis Sentinel": func(t *testing.T) string {
+			s := redistest.StartSentinel(t, 0)
+			master, sentinel := s.Master(), s.Sentinels()[0]
+			tell(t, sentinel, "SENTINEL", "REMOVE", redistest.MasterName)
+			// it answers with this address, and can't watch what is there: it knows no TLS
+			tell(t, sentinel, "SENTINEL", "MONITOR", redistest.MasterName, "127.0.0.1", port(t, a.proxy(t, master.Addr(), nil)), "1")
+			return "rediss+sentinel://" + a.proxy(t, sentinel.Addr(), nil) + "/" + redistest.MasterName
+		},
 		"PostgreSQL": func(t *testing.T) string {
 			plain := postgres(pgtest.Start(t).DSN())
 			_, rest, _ := strings.Cut(plain, "@")
@@ -187,13 +201,16 @@ func TestTheFilesOfTLS(t *testing.T) {
 			if code, _, err := run(t, a.with(store), args...); code != 0 {
 				t.Errorf("with the files: exit %d: %s", code, err)
 			}
-			args[2] = "1s" // what is refused, or not answered, has no code of its own
+			args[2] = "1s"                           // what is refused, or not answered, has no code of its own
+			if strings.HasPrefix(store, "rediss+") { // go-redis asks several times for the servers that there are
+				args[2] = "20s"
+			}
 			for what, without := range map[string]string{"without the CA": add(store, "cert="+a.file("client")+"&key="+a.file("client-key")), "without a certificate": add(store, "ca="+a.file("ca"))} {
 				code, _, err := run(t, without, args...)
 				if code == 0 || code == 64 || err == "" {
 					t.Errorf("%s: exit %d: %s", what, code, err)
 				}
-				if forUsers(t, what, err); name == "Redis" && what == "without the CA" && !strings.Contains(err, "check ca=FILE in the URL") {
+				if forUsers(t, what, err); strings.HasPrefix(store, "rediss") && what == "without the CA" && !strings.Contains(err, "check ca=FILE in the URL") {
 					t.Errorf("%s: %s", what, err)
 				}
 			}
@@ -209,6 +226,22 @@ func TestTheFilesOfTLS(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", plain, code, err)
 		}
 	}
+}
+
+func tell(t *testing.T, server *redistest.Server, command ...string) {
+	t.Helper()
+	if reply, err := server.Do(command...); err != nil {
+		t.Fatalf("%v: %v, %v", command, reply, err)
+	}
+}
+
+func port(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 func (a authority) with(store string) string {

@@ -109,6 +109,9 @@ func properties(reply any) map[string]string {
 // Addrs returns the addresses of the sentinels, for a client.
 func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 
+// Sentinels returns the sentinels.
+func (s *Sentinel) Sentinels() []*Server { return slices.Clone(s.sentinels) }
+
 // Servers returns the master and the replicas. The first one was the master at the start.
 func (s *Sentinel) Servers() []*Server { return slices.Clone(s.servers) }
 
