@@ -157,36 +157,85 @@ func areNotLost(t *testing.T, over func(t *testing.T, dsn string) (l locker.Lock
 	eventually(t, "only connections of the pool are left", func() bool { return connections(t, admin, "true") <= 4 })
 }
 
-// A transaction of the application that has a row must not keep the renewals of other locks from their
-// connections.
+// Transactions of the application use up the pool, and have the rows of many locks. They must not keep the
+// renewals of the other locks from their connections. If a transaction ends in time, its lock is kept.
 func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
+	const connections, kept = 62, 2
+	t.Run("pgx", func(t *testing.T) {
+		holdsUpNoOther(t, connections, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
+			pool := application(t, dsn, connections)
+			return pgxstore.New(pool), func() (sqlstore.Executor, func() error, error) {
+				tx, err := pool.Begin(t.Context())
+				if err != nil {
+					return nil, nil, err
+				}
+				end := sync.OnceValue(func() error { return tx.Rollback(context.Background()) })
+				t.Cleanup(func() { _ = end() }) // the pool waits for it when it is closed
+				return pgxstore.InTx(tx), end, nil
+			}
+		})
+	})
+	t.Run("database/sql", func(t *testing.T) {
+		holdsUpNoOther(t, connections-kept, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
+			db, err := sql.Open("pgx", dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+			db.SetMaxOpenConns(connections)
+			return sqlstore.NewPostgreSQL(db), func() (sqlstore.Executor, func() error, error) {
+				tx, err := db.BeginTx(t.Context(), nil) // ends with the test
+				if err != nil {
+					return nil, nil, err
+				}
+				return sqlstore.InTx(tx), tx.Rollback, nil
+			}
+		})
+	})
+}
+
+// holdsUpNoOther guards as many locks as there are transactions, and holds four more.
+func holdsUpNoOther(
+	t *testing.T, transactions int, over func(dsn string) (*sqlstore.PostgreSQL, func() (tx sqlstore.Executor, end func() error, err error)),
+) {
 	const ttl = 2 * time.Second
 	server := pgtest.Start(t, "fsync=off")
 	admin := install(t, server.DSN()+" application_name=admin")
-	pool := application(t, server.DSN(), 4)
-	store := pgxstore.New(pool)
+	store, begin := over(server.DSN())
 	locks := locker.New(single.New(store), locker.WithTTL(ttl))
 	var all []*locker.Lock
-	for i := range 8 {
+	for i := range transactions + 4 {
 		l, err := locks.Lock(t.Context(), fmt.Sprint("k", i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, l)
 	}
-	guarded, free := all[:4], all[4:]
-	var transactions []pgx.Tx
-	for _, l := range guarded {
-		tx, err := pool.Begin(t.Context())
+	guarded, free := all[:transactions], all[transactions:]
+	var inTx []sqlstore.Executor
+	var endLast func() error
+	for range guarded {
+		tx, end, err := begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		inTx, endLast = append(inTx, tx), end
+	}
+	for i, l := range guarded {
+		err := l.Extend(t.Context(), ttl)
 		if err == nil {
-			err = store.Guard(t.Context(), pgxstore.InTx(tx), l.Lease())
+			err = store.Guard(t.Context(), inTx[i], l.Lease())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		transactions = append(transactions, tx)
-		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	}
+	time.Sleep(ttl / 2) // the renewal of the last has met the row
+	if err := endLast(); err != nil {
+		t.Fatal(err)
+	}
+	last := len(guarded) - 1
+	guarded, free = all[:last], all[last:]
 	for _, l := range guarded { // until the leases have ended, since nobody can renew them
 		select {
 		case <-l.Context().Done():
@@ -196,19 +245,14 @@ func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 	}
 	eventually(t, "the leases of the guarded locks end on the server too", func() bool {
 		var n int
-		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.lock WHERE expires > clock_timestamp()").Scan(&n)
+		err := admin.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.lock WHERE kind = 1 AND expires > clock_timestamp()").Scan(&n)
+		for _, l := range free {
+			if err := l.Context().Err(); err != nil {
+				t.Fatalf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
+			}
+		}
 		return err == nil && n == len(free)
 	})
-	for _, l := range free {
-		if err := l.Context().Err(); err != nil {
-			t.Errorf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
-		}
-	}
-	for _, tx := range transactions {
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // A connection of the reserve that goes to another server than the pool renews nothing.

@@ -154,7 +154,7 @@ func mysqlError(err error) *StatementError {
 		e.class = raced
 	case 1317: // cancelled
 		e.class, e.interrupted = notDone, true
-	case 1205, 1040, 1041, 1021, 1114, 1203, 1226: // waited too long for a row; too many connections, too little memory, a full disk
+	case 1205, 3572, 1040, 1041, 1021, 1114, 1203, 1226: // waited too long for a row, or not at all; too many connections, too little memory, a full disk
 		e.class = notDone
 	case 1290: // an option of the server forbids the statement; the text names it
 		e.class = permanentClass

@@ -163,7 +163,9 @@ func (s *rows) Inspect(ctx context.Context, key string) (_ backends.State, err e
 	}
 	var r record
 	defer s.own.settle()
-	err = s.grants(ctx, func(c *databaseConn) error { return r.scan(c.QueryRowContext(ctx, s.dialect.read, name).Scan) })
+	err = s.grants(ctx, func(ctx context.Context, c *databaseConn, _ bool) error {
+		return r.scan(c.QueryRowContext(ctx, s.dialect.read, name).Scan)
+	})
 	if err != nil {
 		return backends.State{}, s.notDone(ctx, err)
 	}

@@ -68,7 +68,7 @@ func (s *rows) ExpireIf(ctx context.Context, key, value string, ttl time.Duratio
 		return false, err
 	}
 	// one statement instead of two, if the value has the key
-	ok, err := s.exec(ctx, s.renewals, s.dialect.extend, life, name, []byte(value))
+	ok, err := s.exec(ctx, s.renewals, name, s.dialect.extend, life, name, []byte(value))
 	if !ok && err == nil {
 		ok, err = s.changeOwn(ctx, s.renewals, name, value, func(r *record) bool {
 			r.expires = max(r.expires, r.now+life)
@@ -84,7 +84,7 @@ func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok, err := s.exec(ctx, s.releases, s.dialect.release, name, []byte(value)) // as in ExpireIf
+	ok, err := s.exec(ctx, s.releases, name, s.dialect.release, name, []byte(value)) // as in ExpireIf
 	if !ok && err == nil {
 		ok, err = s.changeOwn(ctx, s.releases, name, value, func(r *record) bool {
 			r.put(kindFree, "", r.now)

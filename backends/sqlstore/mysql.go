@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,7 +43,8 @@ func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
 	c := configure("mysql", opts)
 	p := databasePool{db, c.at, new(seen)}
 	s := &MySQL{over(p, c, dialectOf("mysql", time.Microsecond, mysqlError))}
-	s.own.claim, s.own.unclaim, s.own.prepare, s.own.end = p.claim, p.unclaim, waitShortly, waitAsBefore
+	s.dialect.atOnce = atOnce
+	s.own.claim, s.own.unclaim, s.own.prepare = p.claim, p.unclaim, mysqlBehind
 	return s
 }
 
@@ -65,24 +65,17 @@ const (
 	mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + " + mysqlRun
 )
 
-// waitShortly makes a connection of the reserve wait for a row for a second at most, which is the least
-// that a server can be told. Other renewals wait behind.
-func waitShortly(ctx context.Context, c *databaseConn) (server int64, err error) {
-	err = c.Row(ctx, "SELECT "+serverOfMySQL+", @@innodb_lock_wait_timeout", nil, &server, &c.before)
-	if err == nil {
-		_, err = c.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1")
-	}
+// mysqlBehind tells which server is behind a connection.
+func mysqlBehind(ctx context.Context, c *databaseConn) (server int64, err error) {
+	err = c.Row(ctx, "SELECT "+serverOfMySQL, nil, &server)
 	return server, err
 }
 
-// waitAsBefore gives such a connection back to the pool.
-func waitAsBefore(c *databaseConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if _, err := c.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", c.before)); err != nil {
-		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the pool drops it
-	}
-	c.Close()
+// atOnce is an UPDATE of the row of a key that fails if somebody has locked the row. Its first argument is the key.
+func atOnce(update string) string {
+	// with LIMIT, MySQL does not merge it with the UPDATE, which it would refuse
+	const locked = "(SELECT `key` AS own FROM lockstep_lock WHERE `key` = ? LIMIT 1 FOR UPDATE NOWAIT)"
+	return strings.Replace(update, "UPDATE lockstep_lock SET", "UPDATE lockstep_lock JOIN "+locked+" AS locked ON `key` = own SET", 1)
 }
 
 // serverOfMySQL is the id of the server, and the second in which it was started: without the part that

@@ -85,7 +85,7 @@ func (p databasePool) acquire(ctx context.Context) (*databaseConn, error) {
 	c, err := p.living(ctx)
 	if err == nil {
 		p.at.ask(c)
-		return &databaseConn{Conn: c}, nil
+		return &databaseConn{c}, nil
 	}
 	if most, remedy := p.Max(); ctx.Err() != nil && errors.Is(err, ctx.Err()) && !p.Room() {
 		return nil, &PoolError{Max: most, Remedy: remedy, Err: err}
@@ -147,11 +147,7 @@ func (p databasePool) unclaim() {
 }
 
 // databaseConn is a connection of a *sql.DB.
-type databaseConn struct {
-	*sql.Conn
-
-	before int64 // MySQL: how many seconds a statement waited for a row, before it became shorter
-}
+type databaseConn struct{ *sql.Conn }
 
 func (c *databaseConn) Row(ctx context.Context, statement string, args []any, dest ...any) error {
 	return c.QueryRowContext(ctx, statement, args...).Scan(dest...)

@@ -73,7 +73,7 @@ const postgresqlName = "postgresql" // in texts
 func newPostgreSQL(p pool, open func(context.Context) (Conn, error), l Listener, c config) *PostgreSQL {
 	s := &PostgreSQL{pool: p, config: c, channel: "lockstep_" + strings.ToLower(rand.Text())}
 	s.own = (&reserve[Conn]{
-		acquire: p.Acquire, room: p.Room, open: open, prepare: prepareConn, end: Conn.Close, classify: postgresqlError,
+		acquire: p.Acquire, room: p.Room, open: open, prepare: prepareConn, classify: postgresqlError,
 	}).start()
 	s.exec = overPool{s.own}
 	if l != nil {
@@ -141,12 +141,12 @@ func (s *PostgreSQL) grant(
 // the reserve.
 func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, args ...any) (bool, error) {
 	var outcome int64
-	err := s.own.holder(ctx, first, func(c Conn, kept bool) error {
+	err := s.own.holder(ctx, first, func(ctx context.Context, c Conn, kept bool) error {
 		statement := "SELECT outcome FROM lockstep." + function + "($1,$2,$3)"
 		if kept {
-			// For this statement alone, since a pooler may give the connection to somebody else. The key is
-			// taken from the setting, so it is set first.
-			statement = "SELECT outcome FROM set_config('lock_timeout','" + RowLimit + "',true) AS c, lockstep." + function +
+			// The least that a server can be told. It is for this statement alone, since a pooler may give the
+			// connection to somebody else. The key is taken from the setting, so it is set first.
+			statement = "SELECT outcome FROM set_config('lock_timeout','1ms',true) AS c, lockstep." + function +
 				"(CASE WHEN c <> '' THEN $1::bytea END,$2,$3)"
 		}
 		return c.Row(ctx, statement, args, &outcome)
@@ -157,8 +157,8 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 	return outcome == done, outcomeError(outcome)
 }
 
-// RowLimit is how long a call waits for a row on a connection that others want too: a transaction of the
-// application may have the row.
+// RowLimit is how long a call waits for a row on the connection that listens, if that is lent to it: a transaction
+// of the application may have the row, and other calls want the connection.
 const RowLimit = "100ms"
 
 // prepareConn tells which server is behind a connection. The time of its start names it: a standby that

@@ -20,10 +20,7 @@ type reserve[C interface{ Close() }] struct {
 	acquire func(ctx context.Context) (C, error) // one of the pool, for one call
 	room    func() bool                          // the pool has a connection for a call at once, as far as can be seen
 	open    func(ctx context.Context) (C, error)
-	// prepare makes a connection fit for renewals: none waits long for a row there. It tells which server
-	// is behind it. end undoes that, and closes the connection.
-	prepare func(ctx context.Context, c C) (server int64, err error)
-	end     func(c C)
+	prepare func(ctx context.Context, c C) (server int64, err error) // tells which server is behind a connection
 	// claim asks whether one more connection of the pool may be kept, and unclaim gives that back.
 	claim   func() bool
 	unclaim func()
@@ -61,6 +58,11 @@ const (
 	openLimit = 10 * time.Second
 
 	answerTime = 100 * time.Millisecond // for an error to reach the caller of a call whose ctx ends
+	lateTime   = 500 * time.Millisecond // after the end of the ctx, for an answer on a connection of the reserve
+
+	// how long a call whose row is locked leaves the reserve to others, at first and at most
+	leastPause = 20 * time.Millisecond
+	mostPause  = 500 * time.Millisecond
 
 	reserveTries = 3   // connections that turn out to be dead before anything was done
 	idledTries   = 100 // those that the server has ended for their idleness: a pool may be full of them
@@ -74,9 +76,14 @@ func (r *reserve[C]) start() *reserve[C] {
 
 // attempt runs fn, once, on a connection of the pool.
 func (r *reserve[C]) attempt(ctx context.Context, fn func(c C) error) error {
+	c, err := r.fromPool(ctx)
+	return r.attemptOn(ctx, c, err, fn)
+}
+
+// attemptOn is attempt with what the pool has answered.
+func (r *reserve[C]) attemptOn(ctx context.Context, c C, err error, fn func(c C) error) error {
 	maybeSent := false
 	for try := 1; ; try++ {
-		c, err := r.fromPool(ctx)
 		if err != nil {
 			return notAcquired(err, maybeSent)
 		}
@@ -90,13 +97,17 @@ func (r *reserve[C]) attempt(ctx context.Context, fn func(c C) error) error {
 			return tried(err, maybeSent)
 		}
 		maybeSent = maybeSent || !backends.Unsent(err) && !r.idled(err)
+		c, err = r.fromPool(ctx)
 	}
 }
 
-// holder runs fn for a holder, once. kept tells fn that the connection is one of the reserve, where it
-// must not wait long for a row. If it would have to, fn runs again on a connection of the pool.
+// work is what a holder does on a connection. kept tells that this is one of the reserve, where work must
+// not wait for a row: if it would have to, it fails.
+type work[C any] func(ctx context.Context, c C, kept bool) error
+
+// holder runs fn for a holder, once. If the row is locked, fn runs again: see behind.
 // If first is false, the pool is asked before the reserve, unless it is used up.
-func (r *reserve[C]) holder(ctx context.Context, first bool, fn func(c C, kept bool) error) error {
+func (r *reserve[C]) holder(ctx context.Context, first bool, fn work[C]) error {
 	maybeSent := false
 	for try := 1; ; try++ {
 		o, c, err := r.take(ctx, first)
@@ -104,30 +115,125 @@ func (r *reserve[C]) holder(ctx context.Context, first bool, fn func(c C, kept b
 			return notAcquired(err, maybeSent)
 		}
 		if o == nil {
-			err = fn(c, false)
+			err = fn(ctx, c, false)
 			if !r.alive(err) {
 				c.Close()
 			} else {
 				r.keep(c)
 			}
-		} else if err = r.ready(ctx, o); err == nil {
-			err = fn(o.conn, true)
-			r.back(o, r.alive(err))
+		} else if ran, failed := r.onOwn(ctx, o, fn); ran {
+			err = failed
 		} else {
-			r.back(o, false)
 			if try < reserveTries && ctx.Err() == nil {
 				continue // nothing was sent for fn
 			}
-			return notAcquired(err, maybeSent)
+			return notAcquired(failed, maybeSent)
 		}
-		if o != nil && r.waited(err) && ctx.Err() == nil {
-			return tried(r.attempt(ctx, func(c C) error { return fn(c, false) }), maybeSent)
+		if o != nil && r.locked(err) && ctx.Err() == nil {
+			return tried(r.behind(ctx, err, fn), maybeSent)
 		}
 		if !r.goesOn(ctx, err, try) {
 			return tried(err, maybeSent)
 		}
 		maybeSent = maybeSent || !backends.Unsent(err) && !r.idled(err)
 	}
+}
+
+// behind runs fn for a holder whose row somebody has locked, such as a transaction of the application. On a
+// connection of the pool it waits for the row. Until the pool has one, fn runs on one of the reserve now and
+// then, when no other call wants that. locked is the error of the try before.
+func (r *reserve[C]) behind(ctx context.Context, locked error, fn work[C]) error {
+	maybeSent := false
+	asked, leave := r.ask(ctx)
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		timer := time.NewTimer(pause)
+		select {
+		case got := <-asked:
+			timer.Stop()
+			if got.err != nil {
+				return notAcquired(fmt.Errorf("%w, and then %w", locked, got.err), maybeSent)
+			}
+			return tried(r.attemptOn(ctx, got.c, nil, func(c C) error { return fn(ctx, c, false) }), maybeSent)
+		case <-timer.C:
+		}
+		o := r.get()
+		if o == nil {
+			r.more()
+			continue
+		}
+		ran, err := r.onOwn(ctx, o, fn)
+		switch {
+		case !ran && ctx.Err() == nil: // another connection comes
+		case !ran:
+			leave()
+			return notAcquired(err, maybeSent)
+		case r.locked(err):
+			locked = err
+		case r.goesOn(ctx, err, 0):
+			maybeSent = maybeSent || !backends.Unsent(err) && !r.idled(err)
+		default:
+			leave()
+			return tried(err, maybeSent)
+		}
+	}
+}
+
+// onOwn runs fn on a connection of the reserve, which it gives back. A driver closes a connection whose
+// statement is cancelled, and then the application may take its place in the pool. So a statement has a
+// moment to be answered after the end of ctx. ran is false if the connection was not fit: nothing was sent
+// for fn.
+func (r *reserve[C]) onOwn(ctx context.Context, o *own[C], fn work[C]) (ran bool, err error) {
+	type end struct {
+		ran bool
+		err error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(lateTime, cancel) })
+		defer stop()
+		if err := r.ready(longer, o); err != nil {
+			r.back(o, false)
+			ended <- end{false, err}
+			return
+		}
+		err := fn(longer, o.conn, true)
+		r.back(o, r.alive(err))
+		ended <- end{true, err}
+	}()
+	select {
+	case is := <-ended:
+		return is.ran, is.err
+	case <-ctx.Done():
+		return true, ctx.Err() // as far as is known
+	}
+}
+
+// ask takes a connection of the pool behind the caller. One that it leaves is given back.
+func (r *reserve[C]) ask(ctx context.Context) (asked <-chan acquired[C], leave func()) {
+	ctx, stop := context.WithCancel(ctx)
+	got := make(chan acquired[C], 1)
+	go func() {
+		defer stop()
+		c, err := r.fromPool(ctx)
+		got <- acquired[C]{c, err}
+	}()
+	return got, func() {
+		stop()
+		go func() {
+			if late := <-got; late.err == nil {
+				r.keep(late.c)
+				r.settle()
+			}
+		}()
+	}
+}
+
+// acquired is an answer of the pool.
+type acquired[C any] struct {
+	c   C
+	err error
 }
 
 // fromPool takes a connection of the pool. It ends before ctx does, so that the caller hears that nothing
@@ -197,13 +303,13 @@ func (r *reserve[C]) alive(err error) bool {
 	return err == nil || r.classify(err) != nil && !r.idled(err)
 }
 
-// waited tells that a statement has waited for a row for as long as it may.
-func (r *reserve[C]) waited(err error) bool {
+// locked tells that somebody has locked the row of a statement, which did not wait, or not longer than it may.
+func (r *reserve[C]) locked(err error) bool {
 	if err == nil {
 		return false
 	}
 	told := r.classify(err)
-	return told != nil && (told.State == "55P03" || told.State == "1205")
+	return told != nil && (told.State == "55P03" || told.State == "1205" || told.State == "3572")
 }
 
 // take returns a connection of the reserve, or one of the pool.
@@ -228,17 +334,7 @@ func (r *reserve[C]) take(ctx context.Context, first bool) (o *own[C], c C, err 
 		return nil, c, err
 	}
 	// both are waited for
-	waiting, stop := context.WithCancel(ctx)
-	defer stop()
-	type result struct {
-		c   C
-		err error
-	}
-	got := make(chan result, 1)
-	go func() {
-		c, err := r.fromPool(waiting)
-		got <- result{c, err}
-	}()
+	asked, leave := r.ask(ctx)
 	for {
 		select {
 		case o := <-r.idle:
@@ -246,15 +342,10 @@ func (r *reserve[C]) take(ctx context.Context, first bool) (o *own[C], c C, err 
 				r.back(o, false)
 				continue
 			}
-			go func() {
-				if late := <-got; late.err == nil {
-					r.keep(late.c)
-					r.settle()
-				}
-			}()
+			leave()
 			return o, c, nil
-		case g := <-got:
-			return nil, g.c, g.err
+		case got := <-asked:
+			return nil, got.c, got.err
 		}
 	}
 }
@@ -475,19 +566,11 @@ func (r *reserve[C]) closeIdle() {
 		select {
 		case o := <-r.idle:
 			r.lessLocked()
-			go r.finish(o)
+			go o.conn.Close()
 		default:
 			return
 		}
 	}
-}
-
-func (r *reserve[C]) finish(o *own[C]) {
-	if o.server == 0 {
-		o.conn.Close()
-		return
-	}
-	r.end(o.conn)
 }
 
 // overPool runs a statement on a connection of the pool.

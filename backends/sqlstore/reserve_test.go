@@ -59,7 +59,6 @@ func (p *fakePool) reserve() *reserve[*fakeConn] {
 			return &fakeConn{close: func() { p.opened.Add(-1) }}, nil
 		},
 		prepare:  func(context.Context, *fakeConn) (int64, error) { return p.server.Load(), nil },
-		end:      (*fakeConn).Close,
 		classify: func(error) *StatementError { return nil },
 	}).start()
 }
@@ -68,7 +67,7 @@ func (p *fakePool) reserve() *reserve[*fakeConn] {
 func renewOn(r *reserve[*fakeConn], limit time.Duration, fn func() error) (kept bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err = r.holder(ctx, true, func(_ *fakeConn, k bool) error {
+	err = r.holder(ctx, true, func(_ context.Context, _ *fakeConn, k bool) error {
 		kept = k
 		return fn()
 	})
@@ -252,7 +251,7 @@ func TestTheReserveAndThePoolAreNotBothAskedIfOneOfThemHasAConnection(t *testing
 				if c.used {
 					p.used <- struct{}{}
 				}
-				err := r.holder(t.Context(), c.renews, func(_ *fakeConn, kept bool) error {
+				err := r.holder(t.Context(), c.renews, func(_ context.Context, _ *fakeConn, kept bool) error {
 					if kept != (c.asked == 0) {
 						t.Errorf("on a connection of the reserve: %v", kept)
 					}
@@ -276,7 +275,7 @@ func TestAReleaseUsesTheReserveWhenThePoolFails(t *testing.T) {
 		full := errors.New("too many clients already")
 		r.acquire = func(context.Context) (*fakeConn, error) { return nil, full }
 		release := func() (kept bool, err error) {
-			err = r.holder(t.Context(), false, func(_ *fakeConn, k bool) error { kept = k; return nil })
+			err = r.holder(t.Context(), false, func(_ context.Context, _ *fakeConn, k bool) error { kept = k; return nil })
 			return kept, err
 		}
 		if kept, err := release(); !kept || err != nil {
@@ -302,7 +301,7 @@ func TestACallGoesOnPastConnectionsThatTheServerHasEndedForTheirIdleness(t *test
 			return r.attempt(t.Context(), func(*fakeConn) error { return fn() })
 		},
 		"holder": func(r *reserve[*fakeConn], fn func() error) error {
-			return r.holder(t.Context(), false, func(*fakeConn, bool) error { return fn() })
+			return r.holder(t.Context(), false, func(context.Context, *fakeConn, bool) error { return fn() })
 		},
 	}
 	lost := errors.New("connection reset")
@@ -360,4 +359,128 @@ func TestACallGoesOnPastConnectionsThatTheServerHasEndedForTheirIdleness(t *test
 			t.Errorf("%v: not done %v; want that nothing was sent", err, backends.Unsent(err))
 		}
 	})
+}
+
+// lockedRow is what a server says that does not wait for a row.
+var lockedRow = stated{"55P03", "canceling statement due to lock timeout"}
+
+func TestARenewalWhoseRowIsLockedIsRepeatedAndHoldsUpNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		free, room time.Duration // when the row is free, and when the pool has a connection; 0: never
+		after      time.Duration
+		kept       bool // in the end, on a connection of the reserve
+		tries      int  // one at once, and after 20, 60, 140, 300, 620, 1120, 1620 ms
+		fails      bool
+	}{
+		"the pool has no connection":                  {time.Second, 0, 1120 * time.Millisecond, true, 7, false},
+		"the pool has a connection, where it waits":   {time.Second, 200 * time.Millisecond, time.Second, false, 5, false},
+		"neither the row nor a connection comes free": {0, 0, 2*time.Second - answerTime, true, 8, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, r := holding()
+				r.classify = postgresqlError
+				p.used <- struct{}{}
+				free := make(chan struct{})
+				if c.free > 0 {
+					time.AfterFunc(c.free, func() { close(free) })
+				}
+				if c.room > 0 {
+					time.AfterFunc(c.room, func() { <-p.used })
+				}
+				start, tries, last := time.Now(), 0, false
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() {
+					ended <- r.holder(ctx, true, func(_ context.Context, _ *fakeConn, kept bool) error {
+						tries, last = tries+1, kept
+						if !kept {
+							<-free
+						}
+						select {
+						case <-free:
+							return nil
+						default:
+							return lockedRow
+						}
+					})
+				}()
+				for range 10 {
+					time.Sleep(33 * time.Millisecond) // never just when a try is due
+					began := time.Now()
+					if kept, err := renewOn(r, time.Second, nothing); !kept || err != nil || time.Since(began) > 0 {
+						t.Errorf("another renewal: kept %v, %v, after %v; want it at once", kept, err, time.Since(began))
+					}
+				}
+				err := explain(ctx, <-ended)
+				if (err != nil) != c.fails || last != c.kept || tries != c.tries || time.Since(start) != c.after {
+					t.Errorf("%v after %d tries and %v, kept %v; want %d, %v, %v", err, tries, time.Since(start), last, c.tries, c.after, c.kept)
+				}
+				if c.fails && (!backends.Unsent(err) || !errors.Is(err, lockedRow) || !errors.As(err, new(*PoolError))) {
+					t.Errorf("%v: not done %v; want that nothing was done, what the row said, and what the pool", err, backends.Unsent(err))
+				}
+				r.drop("k", "token")
+				time.Sleep(2 * openLimit)
+				if n := p.opened.Load(); n != 0 {
+					t.Errorf("%d connections are open in the end", n)
+				}
+			})
+		})
+	}
+}
+
+// Counterexample: a try of the repetition was written, and the connection broke. The next one is told that nothing
+// was done, of itself alone.
+func TestARenewalWhoseRowIsLockedIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := holding()
+		r.classify = postgresqlError
+		p.used <- struct{}{}
+		tries := 0
+		_, err := renewOn(r, 2*time.Second, func() error {
+			if tries++; tries == 2 {
+				return driver.ErrBadConn
+			}
+			return lockedRow
+		})
+		if err = explain(t.Context(), err); tries < 3 || !errors.Is(err, lockedRow) || backends.Unsent(err) {
+			t.Errorf("%v after %d tries: not done %v; want that the outcome is unknown", err, tries, backends.Unsent(err))
+		}
+		r.drop("k", "token")
+		time.Sleep(2 * openLimit)
+	})
+}
+
+// Counterexample: the driver closes the connection of a renewal that is cancelled, and the application takes its place
+// in the pool.
+func TestAStatementOfTheReserveHasAMomentToBeAnsweredAfterTheEndOfItsCall(t *testing.T) {
+	for answer, want := range map[time.Duration]int64{lateTime - time.Millisecond: 1, lateTime + time.Millisecond: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p, r := holding()
+			r.classify = postgresqlError
+			p.used <- struct{}{}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			err := r.holder(ctx, true, func(ctx context.Context, _ *fakeConn, _ bool) error {
+				select {
+				case <-time.After(time.Second + answer):
+					return lockedRow
+				case <-ctx.Done():
+					return driver.ErrBadConn // as pgx does for database/sql
+				}
+			})
+			if err = explain(ctx, err); !errors.Is(err, context.DeadlineExceeded) || backends.Unsent(err) || time.Since(start) != time.Second {
+				t.Errorf("%v after %v: not done %v; want it at the end of ctx, and that the outcome is unknown", err, time.Since(start), backends.Unsent(err))
+			}
+			time.Sleep(lateTime)
+			synctest.Wait()
+			if n := p.opened.Load(); n != want {
+				t.Errorf("an answer %v after the end of the call: %d connections are left; want %d", answer, n, want)
+			}
+			r.drop("k", "token")
+			time.Sleep(2 * openLimit)
+		})
+	}
 }

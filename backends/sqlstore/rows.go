@@ -33,34 +33,33 @@ type rows struct {
 type slot chan struct{}
 
 // A lane is where the connections for the statements of a call come from.
-type lane func(ctx context.Context, fn func(c *databaseConn) error) error
+type lane func(ctx context.Context, fn work[*databaseConn]) error
 
 // grants is the lane of calls that take a lock, and of those that nobody needs to hold one.
-func (s *rows) grants(ctx context.Context, fn func(c *databaseConn) error) error {
-	return s.own.attempt(ctx, s.inPlace(ctx, fn))
+func (s *rows) grants(ctx context.Context, fn work[*databaseConn]) error {
+	fn = s.inPlace(fn)
+	return s.own.attempt(ctx, func(c *databaseConn) error { return fn(ctx, c, false) })
 }
 
 // renewals and releases are the lanes of holders.
-func (s *rows) renewals(ctx context.Context, fn func(c *databaseConn) error) error {
-	fn = s.inPlace(ctx, fn)
-	return s.own.holder(ctx, true, func(c *databaseConn, _ bool) error { return fn(c) })
+func (s *rows) renewals(ctx context.Context, fn work[*databaseConn]) error {
+	return s.own.holder(ctx, true, s.inPlace(fn))
 }
 
-func (s *rows) releases(ctx context.Context, fn func(c *databaseConn) error) error {
-	fn = s.inPlace(ctx, fn)
-	return s.own.holder(ctx, false, func(c *databaseConn, _ bool) error { return fn(c) })
+func (s *rows) releases(ctx context.Context, fn work[*databaseConn]) error {
+	return s.own.holder(ctx, false, s.inPlace(fn))
 }
 
 // inPlace is fn, unless the database is no longer where others find it.
-func (s *rows) inPlace(ctx context.Context, fn func(c *databaseConn) error) func(c *databaseConn) error {
+func (s *rows) inPlace(fn work[*databaseConn]) work[*databaseConn] {
 	if s.file == nil {
 		return fn
 	}
-	return func(c *databaseConn) error {
+	return func(ctx context.Context, c *databaseConn, kept bool) error {
 		if err := s.file.stays(ctx, c); err != nil {
 			return err
 		}
-		return fn(c)
+		return fn(ctx, c, kept)
 	}
 }
 
@@ -132,7 +131,8 @@ func (s slot) give() {
 type dialect struct {
 	read, list, insert, swap, extend, release, old, remove, later, guard string
 
-	grain    time.Duration // the database cuts its clock to it
+	atOnce   func(update string) string // fails if the row is locked; its first argument is the key. nil: nothing has rows to lock
+	grain    time.Duration              // the database cuts its clock to it
 	classify func(error) *StatementError
 }
 
@@ -255,7 +255,9 @@ func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *r
 	grants := false
 	for range races {
 		var was record
-		err := on(ctx, func(c *databaseConn) error { return was.scan(c.QueryRowContext(ctx, s.dialect.read, key).Scan) })
+		err := on(ctx, func(ctx context.Context, c *databaseConn, _ bool) error {
+			return was.scan(c.QueryRowContext(ctx, s.dialect.read, key).Scan)
+		})
 		if err != nil {
 			return s.notDone(ctx, err) // no round before has changed anything
 		}
@@ -285,21 +287,25 @@ func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *r
 // write returns false if the row is no longer as it was, or if it is too late.
 func (s *rows) write(ctx context.Context, on lane, key []byte, was, is *record, until int64) (bool, error) {
 	if was.kind == kindMissing {
-		return s.exec(ctx, on, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept, is.look())
+		return s.exec(ctx, on, key, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept, is.look())
 	}
-	return s.exec(ctx, on, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
+	return s.exec(ctx, on, key, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
 		key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)
 }
 
-// exec runs a statement that changes one row, and tells whether it has.
-func (s *rows) exec(ctx context.Context, on lane, statement string, args ...any) (changed bool, err error) {
+// exec runs a statement that changes the row of a key, and tells whether it has.
+func (s *rows) exec(ctx context.Context, on lane, key []byte, statement string, args ...any) (changed bool, err error) {
 	if err := s.writing.take(ctx); err != nil {
 		return false, err
 	}
 	defer s.writing.give()
 	var result sql.Result
-	err = on(ctx, func(c *databaseConn) (err error) {
-		result, err = c.ExecContext(ctx, statement, args...)
+	err = on(ctx, func(ctx context.Context, c *databaseConn, kept bool) (err error) {
+		if kept && s.dialect.atOnce != nil {
+			result, err = c.ExecContext(ctx, s.dialect.atOnce(statement), append([]any{key}, args...)...)
+		} else {
+			result, err = c.ExecContext(ctx, statement, args...)
+		}
 		return err
 	})
 	if err != nil {

@@ -168,7 +168,7 @@ func (s *SQLite) place(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer s.own.settle()
-	if err := s.grants(ctx, func(*databaseConn) error { return nil }); err != nil {
+	if err := s.grants(ctx, func(context.Context, *databaseConn, bool) error { return nil }); err != nil {
 		return "", s.explain(ctx, err)
 	}
 	path := s.file.path

@@ -143,34 +143,48 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 	})
 }
 
-// A transaction of the application that has a row must not keep the renewals of other locks from their
-// connections. A renewal waits for a row for a second, the least that the server can be told, so four of
-// them take two seconds over two connections. A TTL must be longer than that.
+// Transactions of the application use up the pool, and have the rows of half of the locks. They must not keep the
+// renewals of the other locks from their connections. If a transaction ends in time, its lock is kept, though the
+// pool has no connection for its renewal.
 func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
-	const ttl = 8 * time.Second
+	const ttl, connections, kept = 2 * time.Second, 12, 2
 	db := mariadb.fresh(t)
 	app := mariadb.dial(t, db.dsn)
-	app.SetMaxOpenConns(6) // the store keeps two of them
+	app.SetMaxOpenConns(connections)
 	store := sqlstore.NewMySQL(app.DB)
 	locks := locker.New(single.New(store), locker.WithTTL(ttl))
 	var all []*locker.Lock
-	for i := range 8 {
+	for i := range 2 * (connections - kept) {
 		l, err := locks.Lock(t.Context(), fmt.Sprint("k", i))
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, l)
 	}
-	guarded, free := all[:4], all[4:]
-	for _, l := range guarded {
-		tx, err := app.BeginTx(t.Context(), nil) // ends with the test
+	guarded := all[:connections-kept]
+	var transactions []*sql.Tx // end with the test at the latest
+	for range guarded {
+		tx, err := app.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transactions = append(transactions, tx)
+	}
+	for i, l := range guarded {
+		err := l.Extend(t.Context(), ttl)
 		if err == nil {
-			err = store.Guard(t.Context(), sqlstore.InTx(tx), l.Lease())
+			err = store.Guard(t.Context(), sqlstore.InTx(transactions[i]), l.Lease())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	last := len(guarded) - 1
+	time.Sleep(ttl / 2) // the renewal of the last has met the row
+	if err := transactions[last].Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	guarded, free := all[:last], all[last:]
 	for _, l := range guarded { // until the leases have ended, since nobody can renew them
 		select {
 		case <-l.Context().Done():
@@ -181,11 +195,11 @@ func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 	eventually(t, "the leases of the guarded locks end on the server too", func() bool {
 		var n int
 		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock WHERE kind = 1 AND expires > "+db.dialect.now).Scan(&n)
+		for _, l := range free {
+			if err := l.Context().Err(); err != nil {
+				t.Fatalf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
+			}
+		}
 		return err == nil && n == len(free)
 	})
-	for _, l := range free {
-		if err := l.Context().Err(); err != nil {
-			t.Errorf("%s is lost: %v", l.Lease().Key, context.Cause(l.Context()))
-		}
-	}
 }
