@@ -41,10 +41,9 @@ type MySQL struct{ rows }
 // statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
 	c := configure("mysql", opts)
-	p := databasePool{db, c.at, new(seen)}
-	s := &MySQL{over(p, c, dialectOf("mysql", time.Microsecond, mysqlError))}
+	s := &MySQL{over(databasePool{db, c.at, new(seen)}, c, dialectOf("mysql", time.Microsecond, mysqlError))}
 	s.dialect.atOnce = atOnce
-	s.own.claim, s.own.unclaim, s.own.prepare = p.claim, p.unclaim, mysqlBehind
+	s.own.prepare = mysqlBehind
 	return s
 }
 

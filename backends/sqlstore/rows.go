@@ -63,11 +63,10 @@ func (s *rows) inPlace(fn work[*databaseConn]) work[*databaseConn] {
 	}
 }
 
-// over makes rows of a database whose reserve has no connection.
+// over makes rows of a database.
 func over(p databasePool, c config, d dialect) rows {
-	none := func() bool { return false }
 	return rows{db: p.db, config: c, dialect: d, own: (&reserve[*databaseConn]{
-		acquire: p.acquire, room: p.Room, claim: none, classify: d.classify,
+		acquire: p.acquire, room: p.Room, claim: p.claim, unclaim: p.unclaim, classify: d.classify,
 	}).start()}
 }
 
@@ -295,12 +294,12 @@ func (s *rows) write(ctx context.Context, on lane, key []byte, was, is *record, 
 
 // exec runs a statement that changes the row of a key, and tells whether it has.
 func (s *rows) exec(ctx context.Context, on lane, key []byte, statement string, args ...any) (changed bool, err error) {
-	if err := s.writing.take(ctx); err != nil {
-		return false, err
-	}
-	defer s.writing.give()
 	var result sql.Result
 	err = on(ctx, func(ctx context.Context, c *databaseConn, kept bool) (err error) {
+		if err := s.writing.take(ctx); err != nil { // not before: a call may wait for a connection
+			return err
+		}
+		defer s.writing.give()
 		if kept && s.dialect.atOnce != nil {
 			result, err = c.ExecContext(ctx, s.dialect.atOnce(statement), append([]any{key}, args...)...)
 		} else {
