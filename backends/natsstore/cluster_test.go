@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/proof/child"
 	"github.com/lockstep-go/lockstep/proof/daemon"
+	"github.com/lockstep-go/lockstep/proof/powercut"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 	"github.com/nats-io/nats-server/v2/server"
@@ -31,6 +32,7 @@ type member struct {
 	name, dir      string
 	client, routes *daemon.Port
 	proc           *daemon.Process
+	disk           *powercut.Disk // nil: what is written is safe
 
 	program   string // the test binary, perhaps one of goclock
 	clock     string // of the environment
@@ -115,11 +117,15 @@ func port(t *testing.T) *daemon.Port {
 }
 
 // start starts the process of a server, and returns when it takes connections.
-func (m *member) start(t *testing.T, env ...string) {
+func (m *member) start(t *testing.T) {
 	t.Helper()
-	cmd := child.Program(t, m.program, "TestProcess", append(env, m.clock, "NATS_CONFIG="+m.config())...)
+	cmd := child.Program(t, m.program, "TestProcess", m.clock, "NATS_CONFIG="+m.config())
 	cmd.Args = append(cmd.Args, "-test.timeout=30m")
-	proc, err := daemon.Start(m.dir, cmd)
+	start := daemon.Start
+	if m.disk != nil {
+		start = m.disk.Start
+	}
+	proc, err := start(m.dir, cmd)
 	if err == nil {
 		err = proc.Await(func(log string) bool { return strings.HasPrefix(log, "ready") })
 	}
@@ -128,6 +134,23 @@ func (m *member) start(t *testing.T, env ...string) {
 	}
 	m.proc = proc
 	t.Cleanup(proc.Kill)
+}
+
+// volatile starts the server again, with a disk that keeps what is synced from now on.
+func (m *member) volatile(t *testing.T) {
+	t.Helper()
+	m.kill()
+	m.disk = powercut.NewDisk(m.store())
+	m.start(t)
+}
+
+// cutPower is kill, and takes what was not synced.
+func (m *member) cutPower(t *testing.T) {
+	t.Helper()
+	m.kill()
+	if err := m.disk.Cut(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (m *member) kill()   { m.proc.Kill() }
@@ -190,9 +213,6 @@ func TestProcess(t *testing.T) {
 		t.Skip("it is for the tests with servers in processes of their own")
 	}
 	o, err := server.ProcessConfigFile(config)
-	if synced := os.Getenv("NATS_SYNCED"); synced != "" && err == nil {
-		err = copyAtSync(o.StoreDir, synced)
-	}
 	if err == nil {
 		o.NoLog, o.NoSigs = true, true
 		var s *server.Server

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/proof/daemon"
+	"github.com/lockstep-go/lockstep/proof/powercut"
 )
 
 // requireEnv decides what happens to a test that needs a program which this machine does not have.
@@ -54,6 +55,7 @@ func Missing(tb testing.TB, format string, args ...any) {
 // and why. The go command shows the output of a package that passes only with -v, so Main writes to
 // the terminal as well if there is one.
 func Main(m *testing.M) int {
+	powercut.Main()
 	code := m.Run()
 	daemon.RemoveTemplates()
 	leftOut.tell(os.Stdout)

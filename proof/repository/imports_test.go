@@ -104,7 +104,8 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"internal/cleanup", []string{"internal/outcome"}},
 		{"proof/history", nil},
 		{"proof/daemon", nil},
-		{"proof/redistest", []string{"proof/daemon"}}, // the processes of all servers
+		{"proof/powercut", []string{"proof/daemon"}},
+		{"proof/redistest", []string{"proof/daemon", "proof/powercut"}}, // the processes of all servers
 		{"internal/outcome", nil},
 		{"internal/relied", nil},
 		{"internal/stack", nil},
