@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/proof/daemon"
+	"github.com/lockstep-go/lockstep/proof/powercut"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -22,19 +23,35 @@ import (
 type Server struct {
 	*daemon.Server
 	move func(by time.Duration)
+	disk *powercut.Disk
 }
 
 // Start runs a server with an empty database test and a user root without a password. settings are options
 // of mariadbd, such as "innodb-flush-log-at-trx-commit=0".
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
-	return launch(tb, false, settings)
+	return launch(tb, settings, parts{})
 }
 
 // StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C compiler.
 func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
-	return launch(tb, true, settings)
+	return launch(tb, settings, parts{movable: true})
+}
+
+// StartWithVolatileDisk is Start of a server whose power [Server.CutPower] cuts.
+func StartWithVolatileDisk(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, settings, parts{volatile: true})
+}
+
+// CutPower is Kill of a server of [StartWithVolatileDisk], which also loses what it has not synced since
+// it was started: see package powercut.
+func (s *Server) CutPower() {
+	s.With(func(p *daemon.Process) error {
+		p.Kill()
+		return s.disk.Cut()
+	})
 }
 
 // MoveClock sets the clock of the server to so long after the true time. It is for servers of
@@ -46,7 +63,10 @@ var installed daemon.Template
 // temporary makes a folder. Its name is short, since a path of a socket must be.
 func temporary() (string, error) { return os.MkdirTemp("", "mariadbtest") }
 
-func launch(tb testing.TB, movable bool, settings []string) *Server {
+// parts are those of a server that are not real.
+type parts struct{ movable, volatile bool }
+
+func launch(tb testing.TB, settings []string, unreal parts) *Server {
 	tb.Helper()
 	program, install := find(tb, "mariadbd"), find(tb, "mariadb-install-db")
 	dir, err := temporary()
@@ -74,8 +94,12 @@ func launch(tb testing.TB, movable bool, settings []string) *Server {
 	}
 	var env []string
 	var move func(by time.Duration)
-	if movable {
+	if unreal.movable {
 		env, move = redistest.MovableClock(tb, dir)
+	}
+	disk, start := powercut.NewDisk(data), daemon.Start
+	if unreal.volatile {
+		start = disk.Start
 	}
 	serve := func(port *daemon.Port) (*daemon.Process, error) {
 		args := append(options(data), "--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port.Number), "--socket="+filepath.Join(dir, "socket"),
@@ -85,10 +109,10 @@ func launch(tb testing.TB, movable bool, settings []string) *Server {
 		}
 		cmd := exec.Command(program, args...)
 		cmd.Env = append(os.Environ(), env...)
-		p, err := daemon.Start(dir, cmd)
+		p, err := start(dir, cmd)
 		return daemon.Ready(p, err, func(log string) bool { return strings.Contains(log, "ready for connections") })
 	}
-	return &Server{daemon.Serve(tb, serve, (*daemon.Process).Kill), move}
+	return &Server{daemon.Serve(tb, serve, (*daemon.Process).Kill), move, disk}
 }
 
 // DSN is how github.com/go-sql-driver/mysql is told of the server.

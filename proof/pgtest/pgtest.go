@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/proof/daemon"
+	"github.com/lockstep-go/lockstep/proof/powercut"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -26,20 +27,27 @@ type Server struct {
 	tb   testing.TB
 	dir  string                 // of the data, the logs and the sockets
 	move func(by time.Duration) // its clock; nil if it can't be moved
+	disk *powercut.Disk
 }
 
 // Start runs a server with a database postgres and a superuser postgres, whom it trusts without a
 // password. settings are those of postgresql.conf, such as "fsync=off".
 func Start(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
-	return launch(tb, initialize(tb), false, settings)
+	return launch(tb, initialize(tb), settings, parts{})
 }
 
 // StartWithMovableClock is Start of a server whose clock [Server.MoveClock] moves. It needs a C
 // compiler.
 func StartWithMovableClock(tb testing.TB, settings ...string) *Server {
 	tb.Helper()
-	return launch(tb, initialize(tb), true, settings)
+	return launch(tb, initialize(tb), settings, parts{movable: true})
+}
+
+// StartWithVolatileDisk is Start of a server whose power [Server.CutPower] cuts.
+func StartWithVolatileDisk(tb testing.TB, settings ...string) *Server {
+	tb.Helper()
+	return launch(tb, initialize(tb), settings, parts{volatile: true})
 }
 
 var initialized daemon.Template
@@ -61,10 +69,13 @@ func (s *Server) Standby(tb testing.TB, settings ...string) *Server {
 	return launch(tb, func(dir string) error {
 		return run(dir, filepath.Join(bin, "pg_basebackup"), "-D", filepath.Join(dir, "data"), "-R", "--no-sync", "-c", "fast",
 			"-d", s.DSN()+" application_name=standby")
-	}, false, settings)
+	}, settings, parts{})
 }
 
-func launch(tb testing.TB, fill func(dir string) error, movable bool, settings []string) *Server {
+// parts are those of a server that are not real.
+type parts struct{ movable, volatile bool }
+
+func launch(tb testing.TB, fill func(dir string) error, settings []string, unreal parts) *Server {
 	tb.Helper()
 	dir := folder(tb)
 	if err := fill(dir); err != nil {
@@ -72,9 +83,13 @@ func launch(tb testing.TB, fill func(dir string) error, movable bool, settings [
 	}
 	tb.Cleanup(func() { forgetMemory(dir) })
 	bin := Programs(tb)
-	s := &Server{tb: tb, dir: dir}
+	s := &Server{tb: tb, dir: dir, disk: powercut.NewDisk(filepath.Join(dir, "data"))}
+	start := daemon.Start
+	if unreal.volatile {
+		start = s.disk.Start
+	}
 	var env []string
-	if movable {
+	if unreal.movable {
 		env, s.move = redistest.MovableClock(tb, dir)
 	}
 	s.Server = daemon.Serve(tb, func(port *daemon.Port) (*daemon.Process, error) {
@@ -88,7 +103,7 @@ func launch(tb testing.TB, fill func(dir string) error, movable bool, settings [
 		}
 		cmd.Env = append(os.Environ(), env...)
 		asUser(cmd)
-		p, err := daemon.Start(dir, cmd)
+		p, err := start(dir, cmd)
 		return daemon.Ready(p, err, func(log string) bool { return strings.Contains(log, "ready to accept") }) // a standby: read-only connections
 	}, crash)
 	return s
@@ -103,6 +118,16 @@ func crash(p *daemon.Process) {
 	}
 	p.Kill()
 	awaitEnd(children) // a new server refuses the data while one of them runs
+}
+
+// CutPower is Kill of a server of [StartWithVolatileDisk], which also loses what it has not synced since
+// it was started: see package powercut.
+func (s *Server) CutPower() {
+	s.With(func(p *daemon.Process) error {
+		crash(p)
+		forgetMemory(s.dir)
+		return s.disk.Cut()
+	})
 }
 
 // forgetMemory removes the segment of shared memory that a server leaves if it was killed.

@@ -92,6 +92,31 @@ func TestCampaignOfServersThatForget(t *testing.T) {
 	violated(t, "innodb_flush_log_at_trx_commit 0", server, rivals.ServersKilled(server)).Run(t)
 }
 
+// With 2 the log is synced once a second, so a power cut forgets what was granted last.
+func TestCampaignOfPowerCuts(t *testing.T) {
+	full.Only(t)
+	t.Parallel()
+	cut := func(server *mariadbtest.Server) rivals.Fault {
+		return rivals.Fault{Name: "power cut", Strike: func(c *rivals.Crew) {
+			c.Holder()
+			server.CutPower()
+			server.Restart()
+		}}
+	}
+	t.Run("1", func(t *testing.T) {
+		rivals.TwoAtOnce(t)
+		server := mariadbtest.StartWithVolatileDisk(t)
+		c := campaign(t, server, cut(server))
+		c.Setting = "innodb_flush_log_at_trx_commit 1"
+		c.Run(t)
+	})
+	t.Run("2", func(t *testing.T) {
+		rivals.TwoAtOnce(t)
+		server := mariadbtest.StartWithVolatileDisk(t, "innodb-flush-log-at-trx-commit=2")
+		violated(t, "innodb_flush_log_at_trx_commit 2", server, cut(server)).Run(t)
+	})
+}
+
 func TestCampaignOfClocks(t *testing.T) {
 	t.Parallel()
 	t.Run("ahead", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 )
@@ -27,7 +28,11 @@ func TestACrashOfMariaDBForgetsNoGrantThatWasFlushed(t *testing.T) {
 			}
 			forgot := 0
 			for round := 0; round < 10 && forgot == 0; round++ {
-				forgot = crash(t, server, db.store(sqlstore.WithPrefix(fmt.Sprint(round, "/"))))
+				s := db.store(sqlstore.WithPrefix(fmt.Sprint(round, "/")))
+				takeMany(t, s)
+				server.Kill()
+				server.Restart()
+				forgot = forgotten(t, s)
 				if !forgets {
 					break
 				}
@@ -39,26 +44,32 @@ func TestACrashOfMariaDBForgetsNoGrantThatWasFlushed(t *testing.T) {
 	}
 }
 
-// crash counts the grants that the server forgets.
-func crash(t *testing.T, server *mariadbtest.Server, s store) (forgot int) {
+// takeMany takes 50 locks, and returns the last number.
+func takeMany(t *testing.T, s store) (number uint64) {
 	t.Helper()
 	for i := range 50 {
-		if r, err := s.SetNX(t.Context(), strconv.Itoa(i), "token", 20*time.Minute); err != nil || !r.OK {
+		r, err := s.SetNXNumbered(t.Context(), strconv.Itoa(i), "token", 20*time.Minute, backends.Turn{})
+		if err != nil || !r.OK {
 			t.Fatal(r, err)
 		}
+		number = r.Fence
 	}
-	server.Kill()
-	server.Restart()
+	return number
+}
+
+// forgotten counts the locks of takeMany that the server has forgotten.
+func forgotten(t *testing.T, s store) (n int) {
+	t.Helper()
 	for i := range 50 {
 		eventually(t, "the server answers", func() bool {
 			ok, err := s.ExpireIf(t.Context(), strconv.Itoa(i), "token", 20*time.Minute)
 			if err == nil && !ok {
-				forgot++
+				n++
 			}
 			return err == nil
 		})
 	}
-	return forgot
+	return n
 }
 
 // Calls that meet on few keys, by several connections, end in no deadlock and no error.

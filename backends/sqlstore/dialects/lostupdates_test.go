@@ -3,6 +3,7 @@ package dialects_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func TestProcess(t *testing.T) {
 		return
 	}
 	s := db.store()
+	if role == "taker" {
+		fmt.Println("taken", takeMany(t, s))
+		select {}
+	}
 	locks := locker.New(single.New(s), locker.WithTTL(counting.TTL))
 	counting.Process(t, func(ctx context.Context, told func()) error {
 		return locks.Do(ctx, "counter", func(_ context.Context, l *locker.Lock) error {
