@@ -54,6 +54,54 @@ func backup(ctx context.Context, file string) error {
 	})
 }
 
+// A file of the application has the locks, too. A change must not be committed by a holder whose lease has
+// ended.
+func Example_sqliteGuard() {
+	dir, err := os.MkdirTemp("", "app")
+	if err == nil {
+		err = count(context.Background(), filepath.Join(dir, "app.db"))
+	}
+	_ = os.RemoveAll(dir)
+	fmt.Println(err)
+	// Output:
+	// runs: 1
+	// <nil>
+}
+
+func count(ctx context.Context, file string) error {
+	// a transaction begins with BEGIN IMMEDIATE, so that it can write after it has read
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(5000)&_pragma=synchronous(NORMAL)&_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if err := sqlstore.InstallSQLite(ctx, db); err != nil {
+		return err
+	}
+	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS job (name TEXT PRIMARY KEY, runs INTEGER NOT NULL)"); err != nil {
+		return err
+	}
+	store := sqlstore.NewSQLite(db)
+	return locker.New(single.New(store)).Do(ctx, "report", func(ctx context.Context, l *locker.Lock) error {
+		// the work stands here, before the transaction: that keeps all others from writing
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // after Commit it does nothing
+		var runs int
+		err = tx.QueryRowContext(ctx, "INSERT INTO job VALUES ('report', 1) ON CONFLICT DO UPDATE SET runs = runs + 1 RETURNING runs").Scan(&runs)
+		if err != nil {
+			return err
+		}
+		fmt.Println("runs:", runs)
+		if err := store.Guard(ctx, sqlstore.InTx(tx), l.Lease()); err != nil { // the last statement before Commit
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
 // A payment must not be booked by a holder whose lease has ended.
 func Example_guard() {
 	db, err := sql.Open("mysql", "app:secret@tcp(db.example)/app?interpolateParams=true")

@@ -115,3 +115,20 @@ func TestGuardSeesWhatOthersHaveCommittedSinceTheTransactionBegan(t *testing.T) 
 		}
 	})
 }
+
+// What Example_guard does is done on a server, too.
+func TestTheExampleOfAGuardWithMySQL(t *testing.T) {
+	db := mariadb.dial(t, mariadb.dsn(t))
+	outside{t, db}.exec("CREATE TABLE invoices (id INT PRIMARY KEY, paid BOOLEAN NOT NULL)")
+	outside{t, db}.exec("INSERT INTO invoices VALUES (42, FALSE)")
+	if err := pay(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	var paid bool
+	if err := db.QueryRowContext(t.Context(), "SELECT paid FROM invoices WHERE id = 42").Scan(&paid); err != nil || !paid {
+		t.Errorf("paid %v, %v", paid, err)
+	}
+	if locks, err := db.store().Inspect(t.Context(), "invoice/42"); err != nil || locks.Holding != 0 {
+		t.Errorf("Inspect = %+v, %v; want the lock to be released", locks, err)
+	}
+}
