@@ -25,7 +25,7 @@ type noted struct {
 }
 
 func (n *noted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if lease.Abandoned {
+	if locker.CallOf(ctx).Abandoned() {
 		n.mu.Lock()
 		n.abandoned[lease.Key]++
 		n.mu.Unlock()
@@ -35,13 +35,14 @@ func (n *noted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duratio
 
 func (n *noted) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := n.Locker.Acquire(ctx, req)
-	return lease.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+	locker.CallOf(ctx).OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
 		return ctx, func(_ time.Time, cause error) {
 			n.mu.Lock()
 			n.ended[lease.Key] = cause
 			n.mu.Unlock()
 		}
-	}), err
+	})
+	return lease, err
 }
 
 func (n *noted) count(key string) int {

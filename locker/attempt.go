@@ -42,18 +42,20 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *
 		return Lease{}, &hangingError{w.by()}
 	}
 	so.attempts++
+	so.wall = w.clock.Read()
 	defer func() {
 		if err == nil {
-			lease, err = w.inTime(ctx, req, lease)
+			lease, err = w.inTime(ctx, req, lease, so)
 		}
 	}()
 	if limit == nil && ctx.Done() == nil {
-		if shared := w.alone(req); shared != nil {
+		if shared := w.alone(req, so); shared != nil {
+			so.hooks = nil
 			return w.prompt(shared.with(ctx), ask, req)
 		}
 	}
-	a := &attempt{w: w, ask: ask, req: req, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
-	a.ctx.Context, a.ctx.ledger, a.ctx.deadline = ctx, w.ledger, a.began.Add(a.within)
+	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
+	a.ctx.Context, a.ctx.ledger, a.ctx.deadline, a.ctx.said.scoped = ctx, w.ledger, a.began.Add(a.within), so.scoped
 	if end, ends := ctx.Deadline(); ends {
 		a.ctx.deadline = earlier(a.ctx.deadline, end)
 	}
@@ -63,6 +65,7 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *
 	end := context.Canceled
 	select {
 	case <-a.done:
+		so.hooks = a.ctx.said.hooks
 		return a.lease, a.result()
 	case <-ctx.Done():
 		end = ctx.Err()
@@ -78,6 +81,7 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *
 		}
 	}
 	if !a.leave(end) {
+		so.hooks = a.ctx.said.hooks
 		return a.lease, a.result()
 	}
 	so.left = append(so.left, a)
@@ -89,12 +93,12 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *
 }
 
 // inTime returns the lease as its holder may rely on it. A lease that has ended by then is an error.
-func (w *waiting) inTime(ctx context.Context, req Request, lease Lease) (Lease, error) {
-	if ttl := req.relied(); ttl < req.TTL {
+func (w *waiting) inTime(ctx context.Context, req Request, lease Lease, so *effort) (Lease, error) {
+	if ttl := so.wait.relied(req); ttl < req.TTL {
 		lease.Expires = earlier(lease.Expires, Until(lease.Granted, ttl))
 	}
-	if lease.Ended() {
-		return lease, w.tooLate(ctx, req, lease)
+	if got := (grant{lease, so.wall}); got.ended(time.Now()) {
+		return lease, w.tooLate(ctx, req, &got)
 	}
 	return lease, nil
 }
@@ -111,9 +115,9 @@ func (w *waiting) timer(d time.Duration) *time.Timer {
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
 // whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
 // two seconds after the TTL at the latest.
-func (w *waiting) alone(req Request) *sharedContext {
+func (w *waiting) alone(req Request, so *effort) *sharedContext {
 	const late = prompt.Overrun - 2*time.Second
-	within := w.patience(req, nil) - late
+	within := w.patience(req, so) - late
 	if !w.ends || within < late {
 		return nil
 	}
@@ -140,11 +144,8 @@ func (w *waiting) prompt(ctx context.Context, ask ask, req Request) (lease Lease
 // use. A call with WithWait has time for another attempt, on another connection: it is sent sooner,
 // but not sooner than this store takes to answer.
 func (w *waiting) patience(req Request, so *effort) time.Duration {
-	p := req.wait
-	if p == nil {
-		return req.TTL
-	}
-	ttl := req.relied()
+	p := so.wait
+	ttl := p.relied(req)
 	if p.limit == 0 {
 		return ttl
 	}
@@ -152,12 +153,7 @@ func (w *waiting) patience(req Request, so *effort) time.Duration {
 }
 
 // relied is the part of the TTL that the holder relies on: the rest is for a minimum hold.
-func (r Request) relied() time.Duration {
-	if r.wait == nil {
-		return r.TTL
-	}
-	return min(cmp.Or(r.wait.ttl, r.TTL), r.TTL)
-}
+func (p *waitPolicy) relied(req Request) time.Duration { return min(cmp.Or(p.ttl, req.TTL), req.TTL) }
 
 // attempt is a call of the Locker that its caller may leave.
 type attempt struct {
@@ -165,6 +161,7 @@ type attempt struct {
 	ask    ask
 	ctx    attemptContext
 	req    Request
+	wait   *waitPolicy
 	began  time.Time
 	within time.Duration // the limit
 	done   chan struct{}
@@ -205,7 +202,7 @@ func (a *attempt) answered() {
 	a.over = true
 	close(a.done)
 	if a.err == nil || errors.Is(a.err, ErrHeld) {
-		a.w.answeredIn(a.req, time.Since(a.began))
+		a.w.answeredIn(a.wait, time.Since(a.began))
 	}
 	if !a.left {
 		return
@@ -217,8 +214,8 @@ func (a *attempt) answered() {
 }
 
 // answeredIn notes how long the store took. Only calls with WithWait need it.
-func (w *waiting) answeredIn(req Request, took time.Duration) {
-	if req.wait == nil || req.wait.limit == 0 {
+func (w *waiting) answeredIn(wait *waitPolicy, took time.Duration) {
+	if wait.limit == 0 {
 		return
 	}
 	slowest := w.slowest.Load()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -21,7 +22,7 @@ import (
 // waited for, it watches the store for 200 ms more.
 type Client struct {
 	locker   Locker // the waiting Locker inside its middleware
-	inner    Locker // the waiting Locker
+	inner    *waiting
 	defaults config
 	once     waitPolicy
 	lines    lines
@@ -47,7 +48,7 @@ func New(l Locker, opts ...ClientOption) *Client {
 		c.defaults.refuse(outcome.Invalidf("locker.WithOtherSoftware does not go with locker.WithMaxHandovers, which passes others by"))
 	}
 	c.lines.shared, c.lines.holder, c.lines.maxHandovers = c.defaults.shared, c.defaults.holder, c.defaults.handover
-	w := &waiting{Locker: withItsClock(l), lines: &c.lines, cleanups: c.cleanups, ledger: &c.ledger}
+	w := &waiting{Locker: l, clock: wallclock.Of(l), lines: &c.lines, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
 	c.ends = w.ends
 	c.inner = w
@@ -55,7 +56,7 @@ func New(l Locker, opts ...ClientOption) *Client {
 		c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))
 		c.locker = w
 	}
-	c.renewals.wall = wallclock.Of(l)
+	c.renewals.wall = w.clock
 	return c
 }
 
@@ -171,7 +172,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	}
 	req := Request{
 		Key: key, Token: c.defaults.holder.token(), Owner: ownerFrom(ctx), TTL: cfg.asks(),
-		Scoped: how.scoped, Shared: c.defaults.shared, wait: wait,
+		Turn: Turn{Shared: c.defaults.shared},
 	}
 	var chance nesting
 	if !how.once {
@@ -185,27 +186,47 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	case nestedFull:
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
 	case nestedAsk:
-		req.wait = &c.once
+		wait = &c.once
 	}
-	lease, err := c.acquire(cfg.relying(ctx), how.from, req)
+	got, hooks, err := c.acquire(cfg.relying(ctx), req, how, wait)
 	if chance == nestedAsk && errors.Is(err, ErrHeld) {
 		err = &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
 	if err != nil {
 		return nil, wrap("acquire", key, err)
 	}
-	return c.hold(ctx, lease, cfg)
+	return c.hold(ctx, got, cfg, hooks)
 }
 
 // acquire counts the attempt in until it is answered. The hooks of the hold come later: one of them
 // may call Drain.
-func (c *Client) acquire(ctx context.Context, from string, req Request) (Lease, error) {
+func (c *Client) acquire(ctx context.Context, req Request, how call, wait *waitPolicy) (got grant, hooks []hook, err error) {
 	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
-	if from != "" {
-		return c.locker.Transfer(ctx, from, req)
+	if len(c.defaults.middleware) > 0 {
+		return c.through(ctx, req, how, wait)
 	}
-	return c.locker.Acquire(ctx, req)
+	so := effort{said: said{scoped: how.scoped}, wait: wait}
+	if how.from != "" {
+		got.Lease, err = c.inner.resume(ctx, how.from, req, &so)
+	} else {
+		got.Lease, err = c.inner.lock(ctx, req, &so)
+	}
+	got.wall = so.wall
+	return got, so.hooks, err
+}
+
+// through is acquire through middleware, which finds the call in the ctx.
+func (c *Client) through(ctx context.Context, req Request, how call, wait *waitPolicy) (got grant, hooks []hook, err error) {
+	within := &callContext{Context: ctx, so: effort{said: said{scoped: how.scoped}, wait: wait}}
+	within.so.of = &within.so
+	if how.from != "" {
+		got.Lease, err = c.locker.Transfer(within, how.from, req)
+	} else {
+		got.Lease, err = c.locker.Acquire(within, req)
+	}
+	got.wall = within.so.wall
+	return got, within.so.hooks, err
 }
 
 var (
@@ -264,7 +285,7 @@ func (c *Client) nested(ctx, above context.Context, key, owner string) nesting {
 func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over == nil && !h.lease.Ended()
+	return h.over == nil && !h.lease.ended(time.Now())
 }
 
 // Drain waits until nothing of these is under way, or until ctx ends. It is for a program that is

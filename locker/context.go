@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
@@ -74,6 +75,7 @@ type attemptContext struct {
 	ending
 	deadline time.Time
 	ledger   *cleanup.Ledger
+	said     said // to middleware around the attempt
 }
 
 func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true }
@@ -126,6 +128,9 @@ func (c *sharedContext) Value(key any) any {
 
 // with is c, with the values of a ctx that can't end.
 func (c *sharedContext) with(ctx context.Context) context.Context {
+	if through, ok := ctx.(*callContext); ok { // no middleware is around this attempt
+		ctx = through.Context
+	}
 	if ctx == context.Background() {
 		return c
 	}
@@ -139,15 +144,21 @@ type givenContext struct {
 }
 
 func (c *givenContext) Value(key any) any {
-	if key == (cleanup.LedgerKey{}) {
+	switch key {
+	case cleanup.LedgerKey{}:
 		return c.ledger
+	case calls.Key{}:
+		return nil // of the whole call: no middleware is around this attempt
 	}
 	return c.given.Value(key)
 }
 
 func (c *attemptContext) Value(key any) any {
-	if key == (cleanup.LedgerKey{}) {
+	switch key {
+	case cleanup.LedgerKey{}:
 		return c.ledger
+	case calls.Key{}:
+		return &c.said
 	}
 	return c.Context.Value(key)
 }

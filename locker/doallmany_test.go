@@ -66,8 +66,8 @@ func passed() (n int) {
 // onBegin is middleware that makes a ctx for each hold.
 func onBegin(begin func(ctx context.Context, key string) context.Context) locker.Middleware {
 	return func(next locker.Locker) locker.Locker {
-		return acquirer{next, func(lease locker.Lease) locker.Lease {
-			return lease.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+		return follower{next, func(call locker.Call) {
+			call.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
 				return begin(ctx, lease.Key), nil
 			})
 		}}

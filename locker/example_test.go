@@ -83,7 +83,7 @@ func ExampleLock_Context() {
 }
 
 // Middleware may follow a hold from its beginning to its end.
-func ExampleLease_OnHold() {
+func ExampleCall_OnHold() {
 	ctx := context.Background()
 	locks := locker.New(single.New(memory.New()), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 		return narrator{next}
@@ -102,8 +102,9 @@ func (n narrator) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 	if err != nil {
 		return lease, err
 	}
-	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 		fmt.Println("begins")
 		return ctx, func(_ time.Time, cause error) { fmt.Println("ends:", cause) }
-	}), nil
+	})
+	return lease, nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// By is the lease of a Client that goes by clock, from now on.
-func (l Lease) By(clock *wallclock.Clock) Lease {
-	l.wall = clock.Read()
-	return l
+// By is the lease of a Client that goes by clock, from now on. It tells whether the lease has ended.
+func (l Lease) By(clock *wallclock.Clock) (ended func() bool) {
+	g := &grant{l, clock.Read()}
+	return func() bool { return g.ended(time.Now()) }
 }
 
 // Parts of a Client that must be empty when nothing is locked or waited for.

@@ -57,7 +57,7 @@ func (w *waiting) Release(ctx context.Context, lease Lease) error {
 
 // handOver gives the lease to the head of its line, if that can take it and the lease was handed over
 // less often than it may be. Otherwise the lease ends here, and is forgotten.
-func (ls *lines) handOver(lease Lease) bool {
+func (ls *lines) handOver(lease grant) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	n, ln := ls.handovers[lease.Token], ls.find(lease.Key, "")
@@ -69,7 +69,7 @@ func (ls *lines) handOver(lease Lease) bool {
 		ls.handovers = map[string]int{}
 	}
 	ls.handovers[lease.Token] = n + 1
-	lease.Granted, lease.hooks = time.Now(), nil
+	lease.Granted = time.Now()
 	ln.handed = &lease
 	ln.wake()
 	return true
@@ -96,12 +96,12 @@ func (ls *lines) wasHandedOver(token string) bool {
 
 // canTake tells whether the line has a head that sleeps and for which the lease is long enough. A
 // head with an attempt under way takes none: if the attempt hangs, the key would stay locked.
-func (ln *line) canTake(lease Lease) bool {
+func (ln *line) canTake(lease grant) bool {
 	return ln.idle == nil && !ln.busy && ln.handed == nil && time.Until(lease.Expires) > ln.ttl/2
 }
 
 // takeHanded takes the lease that was handed over to the head. The mutex is held.
-func (ln *line) takeHanded() (handed *Lease) {
+func (ln *line) takeHanded() (handed *grant) {
 	handed, ln.handed = ln.handed, nil
 	return handed
 }

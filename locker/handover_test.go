@@ -34,6 +34,7 @@ func take(t *testing.T, c *locker.Client, key string) <-chan *locker.Lock {
 }
 
 func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
+	var told grants
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const calls = 12
 		l := mustLock(t, c, "key")
@@ -50,8 +51,11 @@ func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
 			if cause := context.Cause(before.Context()); !errors.Is(cause, locker.ErrReleased) {
 				t.Errorf("the context of the holder before ended with %v", cause)
 			}
-			if err := l.Context().Err(); err != nil || !l.Lease().Contended {
-				t.Errorf("the next holder has a context that ended with %v, and lease %+v; want Contended", err, l.Lease())
+			if err := l.Context().Err(); err != nil {
+				t.Errorf("the next holder has a context that ended with %v", err)
+			}
+			if call := told.noted()[i+1]; !call.contended {
+				t.Errorf("call %d: %+v; want it contended", i+1, call)
 			}
 		}
 		tokens[l.Lease().Token]++
@@ -67,7 +71,7 @@ func TestALeaseIsHandedOverUpToTheLimitAndThenReleased(t *testing.T) {
 		if _, _, held := s.store.Get("key"); held {
 			t.Error("the key is still in the store")
 		}
-	}, locker.WithMaxHandovers(3))
+	}, locker.WithMaxHandovers(3), locker.WithMiddleware(told.around))
 }
 
 func TestUnderWithMaxHandoversAnotherClientWaitsForAtMostNMoreHolds(t *testing.T) {
@@ -446,10 +450,11 @@ func (m counting) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 	if err != nil {
 		return lease, err
 	}
-	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 		m.begun.Add(1)
 		return ctx, func(time.Time, error) { m.ended.Add(1) }
-	}), nil
+	})
+	return lease, nil
 }
 
 func TestLeasesThatWereHandedOverAreForgottenWhenTheyHaveEnded(t *testing.T) {

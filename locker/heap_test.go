@@ -15,7 +15,7 @@ func BenchmarkScheduler(b *testing.B) {
 	s.origin = now
 	for range n {
 		now = now.Add(third / n)
-		h := &hold{client: c, parent: b.Context(), ttl: 3 * third, extend: true, lease: Lease{Key: "key", Expires: Until(now, 3*third)}}
+		h := &hold{client: c, parent: b.Context(), ttl: 3 * third, extend: true, lease: grant{Lease: Lease{Key: "key", Expires: Until(now, 3*third)}}}
 		s.due.push(&h.entry, s.since(h.firstLook(now)))
 	}
 	b.ReportAllocs()

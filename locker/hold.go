@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,7 +20,7 @@ type hold struct {
 	entry  entry                    // the scheduler's, whose mutex guards it
 
 	mu         sync.Mutex // guards what follows
-	lease      Lease
+	lease      grant
 	ctx        context.Context         // made when the holder asks for it
 	cancel     context.CancelCauseFunc // of ctx
 	over       error                   // why the hold is over; nil while it lasts
@@ -40,14 +41,14 @@ type hold struct {
 }
 
 // hold makes a granted lease a Lock.
-func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, error) {
+func (c *Client) hold(ctx context.Context, lease grant, cfg *config, hooks []hook) (*Lock, error) {
 	if ctx.Err() != nil {
-		c.discard(ctx, lease, cfg.asks())
+		c.discard(ctx, lease.Lease, cfg.asks())
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
 	}
 	now := time.Now()
-	if lease.endedAt(now) {
-		c.discard(ctx, lease, cfg.asks())
+	if lease.ended(now) {
+		c.discard(ctx, lease.Lease, cfg.asks())
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
 	}
 	h := &hold{client: c, given: ctx, parent: ctx, ttl: cfg.ttl, least: minHoldOf(cfg), extend: cfg.extend, most: cfg.maxHold, lease: lease}
@@ -55,13 +56,13 @@ func (c *Client) hold(ctx context.Context, lease Lease, cfg *config) (*Lock, err
 	begun := false
 	defer func() {
 		if !begun { // a hook panics: nobody will have the lock
-			c.discard(ctx, lease, cfg.asks())
+			c.discard(ctx, lease.Lease, cfg.asks())
 			h.left = time.Until(lease.Expires)
 			h.tell(ErrReleased) // the hooks that had begun
 		}
 	}()
-	for k := lease.hooks; k != nil; k = k.next {
-		held, end := k.begin(h.parent, lease)
+	for _, begin := range slices.Backward(hooks) {
+		held, end := begin(h.parent, lease.Lease)
 		if held != nil {
 			h.parent = held
 		}
@@ -89,7 +90,7 @@ func (h *hold) isReleased() bool {
 func (h *hold) leaseNow() Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.lease
+	return h.lease.Lease
 }
 
 // end ends the hold at now, with cause, if it is not over.
@@ -156,7 +157,7 @@ const (
 // hold, what is left is released: under some recipes it does not end by itself. The mutex is held.
 func (h *hold) keepRest(cause error, now time.Time) {
 	lost, ok := errors.AsType[*LostError](cause)
-	if !ok || h.lease.endedAt(now) || lost.Reason != LostMaxHold && !h.stopped {
+	if !ok || h.lease.ended(now) || lost.Reason != LostMaxHold && !h.stopped {
 		return
 	}
 	h.rest = restKept
@@ -202,7 +203,7 @@ func (h *hold) checkClock(now time.Time) { _, _ = h.state(now) }
 // asked for.
 func (h *hold) state(now time.Time) (ctx context.Context, over error) {
 	h.mu.Lock()
-	over, ended := h.over, h.lease.endedAt(now)
+	over, ended := h.over, h.lease.ended(now)
 	ctx, cancel := h.ctx, h.cancel
 	h.mu.Unlock()
 	switch {

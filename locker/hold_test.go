@@ -430,8 +430,8 @@ func TestMiddlewareKnowsOfALossBeforeDoReturns(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			reported := false
 			followed := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-				return acquirer{next, func(lease locker.Lease) locker.Lease {
-					return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+				return follower{next, func(call locker.Call) {
+					call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 						return ctx, func(time.Time, error) {
 							time.Sleep(time.Millisecond) // a hook may take long
 							reported = true
@@ -458,8 +458,8 @@ func TestAReleaseThatNeverReturnsEndsTheHoldForMiddleware(t *testing.T) {
 		s.faults.Set(backendtest.DeleteIf, backendtest.Stall(stuck, nil))
 		var ended error
 		followed := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-			return acquirer{next, func(lease locker.Lease) locker.Lease {
-				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+			return follower{next, func(call locker.Call) {
+				call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 					return ctx, func(_ time.Time, cause error) { ended = cause }
 				})
 			}}
@@ -513,8 +513,8 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 			var ats []time.Time
 			follow := func(label string) locker.Middleware {
 				return func(next locker.Locker) locker.Locker {
-					return acquirer{next, func(lease locker.Lease) locker.Lease {
-						return lease.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
+					return follower{next, func(call locker.Call) {
+						call.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
 							log = append(log, label+" begins")
 							outer, _ := ctx.Value(key{}).(string)
 							return context.WithValue(ctx, key{}, outer+label), func(at time.Time, cause error) {
@@ -556,6 +556,22 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// follower is middleware that follows the holds of the leases it passes on.
+type follower struct {
+	locker.Locker
+	follow func(locker.Call)
+}
+
+func (f follower) Prompt() bool { return prompt.Of(f.Locker) }
+
+func (f follower) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+	lease, err := f.Locker.Acquire(ctx, req)
+	if err == nil {
+		f.follow(locker.CallOf(ctx))
+	}
+	return lease, err
 }
 
 // acquirer is middleware that changes the leases it passes on.

@@ -56,7 +56,7 @@ type line struct {
 	failures int   // how many they are
 	failedAt time.Time
 
-	handed *Lease // handed over to the head, which has not taken it yet
+	handed *grant // handed over to the head, which has not taken it yet
 
 	watch watch
 }
@@ -132,7 +132,7 @@ func (ln *line) resume(ttl time.Duration) {
 // turn begins an attempt of the head. It returns the lease that was handed over to the head, if
 // any. Otherwise it returns the name under which an active watch wakes the line, and whether the
 // attempt joins the lease of the head before.
-func (ls *lines) turn(ln *line) (handed *Lease, waiter string, joins bool) {
+func (ls *lines) turn(ln *line) (handed *grant, waiter string, joins bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	handed, ln.busy = ln.takeHanded(), true
@@ -169,7 +169,7 @@ func (ls *lines) note(ln *line, err error) {
 // leave makes the next waiter the head. If the head leaves with a lease, the next one knows that
 // the lock is held. A lease that was handed over to a head which leaves without it goes to the next
 // head; if there is none, leave returns it.
-func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *Lease) {
+func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *grant) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln.busy = false
@@ -243,7 +243,7 @@ func (ls *lines) end(ln *line) {
 }
 
 // quit leaves the line from behind the head. It returns what the line knew, with the position.
-func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *Lease, fault error) {
+func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, fault error) {
 	ls.mu.Lock()
 	i := slices.Index(ln.queue, wt)
 	if i >= 0 {

@@ -49,9 +49,9 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		store := &granting{}
 		w := &waiting{Locker: store, lines: &lines{}, cleanups: cleanup.New(false)}
 		ln, _ := w.lines.enter("key", "", time.Second, 0)
-		ln.handed = &Lease{Key: "key", Token: "late", Expires: time.Now()}
-		req := Request{Key: "key", Token: "own", TTL: time.Second, wait: &waitPolicy{}}
-		lease, err := w.lead(context.Background(), nil, ln, req, &effort{})
+		ln.handed = &grant{Lease: Lease{Key: "key", Token: "late", Expires: time.Now()}}
+		req := Request{Key: "key", Token: "own", TTL: time.Second}
+		lease, err := w.lead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
 		if err != nil || lease.Token != "own" {
 			t.Errorf("granted token %q, error %v; want that of its own attempt", lease.Token, err)
 		}

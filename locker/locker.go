@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
-	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // A Locker grants leases on named locks, one attempt per call. It does not wait and does not renew
@@ -56,8 +55,8 @@ type Locker interface {
 	Watch(ctx context.Context, key, waiter string, wake func()) error
 }
 
-// Middleware wraps a Locker to observe it. It must pass on the same Request and Lease that it got,
-// since both have unexported fields.
+// Middleware wraps a Locker, to observe it or to change an attempt. It passes on the values of the
+// ctx that it got: with [WithMiddleware] they have the [Call].
 type Middleware func(Locker) Locker
 
 // Wrap puts middleware around every attempt of l; the first one given is the outermost. To see one
@@ -78,18 +77,19 @@ const (
 
 // A Request asks for one lease.
 type Request struct {
-	Key    string        // name of the lock
-	Token  string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
-	Waiter string        // for strategies with a queue: the waiter for which a Watch of Key is active. Empty: takes no position
-	Shared bool          // the Client has the option [WithOtherSoftware]: it takes no position in a queue
-	Joins  bool          // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
-	Owner  string        // for reentrant locks; from [ContextWithOwner]
-	TTL    time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
-	Scoped bool          // from [Client.Do]: the hold ends, at the latest, when the work returns
+	Key   string        // name of the lock
+	Token string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
+	Owner string        // for reentrant locks; from [ContextWithOwner]
+	TTL   time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
+	Turn
+}
 
-	// how the waiting Locker inside a Client waits; nil: not at all. It travels in here, so middleware
-	// sees one Acquire for each Lock and need not know what waiting is
-	wait *waitPolicy
+// A Turn says whether a request has a place in the queue of a store. Strategies without a queue do not
+// look at it.
+type Turn struct {
+	Waiter string // the waiter for which a Watch of the key is active; empty: takes no position
+	Shared bool   // the Client has the option [WithOtherSoftware]: it takes no position
+	Joins  bool   // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
 }
 
 // ValidateTransfer is an error if the request, or from, is bad input. Every strategy calls it in
@@ -175,25 +175,18 @@ type Lease struct {
 	Token   string    `json:"-"` // the attempt that won
 	Owner   string    // of the request
 	Fence   uint64    // number of this grant of Key, see [Lock.Fence]; 0 if the strategy does not number its grants
-	Holds   int       // on Key when this one was granted, itself among them; 0 if the strategy admits one holder only
-	Room    int       // how many more holds Key admitted beside this one then; -1: any number
-	Slot    int       // number of this permit among those that are held, from 0, with semaphore.WithSlots
 	Granted time.Time // when the attempt that won began
 	Expires time.Time // when the lease ends by the holder's clock; never later than in the store
 	Quorum  Quorum    // the nodes that granted it, if there are several
+	Share
+}
 
-	Attempts  int  // of the [Client.Lock] that won it, which middleware outside the wait can't count; 0 from a Locker that does not wait
-	Contended bool // the lock was held, or another call of the Client was before this one in its line
-
-	// in one Extend: the Lock of this lease has become garbage without Unlock; see
-	// [WithoutAbandonedRenewal]
-	Abandoned bool
-	// in an Extend by Unlock, which keeps Key locked for the rest of its minimum hold, and in the
-	// Release that follows; see [WithMinHold]
-	Kept bool
-
-	hooks *hook              // what OnHold collects, the last added first
-	wall  *wallclock.Reading // of a clock that a test may set; nil: of the machine's
+// A Share is the place of a lease among others of its key. It is zero if the strategy admits one holder
+// only.
+type Share struct {
+	Holds int // on the key when the lease was granted, itself among them
+	Room  int // how many more holds the key admitted beside it then; -1: any number
+	Slot  int // number of this permit among those that are held, from 0, with semaphore.WithSlots
 }
 
 // Quorum counts the nodes that were asked, and those that had granted the lease when the outcome
@@ -214,7 +207,7 @@ func Until(started time.Time, ttl time.Duration) time.Time {
 // The monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall
 // clock can be set back.
 func (l Lease) Ended() bool {
-	return l.endedAt(time.Now())
+	return (&grant{Lease: l}).ended(time.Now())
 }
 
 // shared tells that others may hold the lock beside this lease, or may come to.
@@ -266,25 +259,6 @@ func (l Lease) Validate(op string) error {
 		return &Error{Op: op, Key: l.Key, Err: err}
 	}
 	return nil
-}
-
-type hook struct {
-	begin func(context.Context, Lease) (context.Context, func(at time.Time, cause error))
-	next  *hook
-}
-
-// OnHold lets middleware follow a hold. The Client calls begin once, when the hold begins. It calls
-// the func that begin returns (if not nil) once, after the hold has ended, with the instant of the
-// end and the cause. The context that begin returns is the parent of [Lock.Context]. The begin of
-// outer middleware is called first, and its end last.
-//
-// A hold that is lost ends with its lease at the latest. A hold that is unlocked ends when Unlock
-// is called; the func is called when the release is over, since that may find that the lock was
-// lost. The cause matches [ErrLost], or it is [ErrReleased]. If the store never confirmed the
-// release, the cause matches ErrReleased and is an [*Error] as well.
-func (l Lease) OnHold(begin func(context.Context, Lease) (context.Context, func(at time.Time, cause error))) Lease {
-	l.hooks = &hook{begin: begin, next: l.hooks}
-	return l
 }
 
 type ownerKey struct{}

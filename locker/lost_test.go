@@ -17,8 +17,8 @@ import (
 // onEnd is middleware that calls end when a hold is over.
 func onEnd(end func(lease locker.Lease, cause error)) locker.Middleware {
 	return func(next locker.Locker) locker.Locker {
-		return acquirer{next, func(lease locker.Lease) locker.Lease {
-			return lease.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+		return follower{next, func(call locker.Call) {
+			call.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
 				return ctx, func(_ time.Time, cause error) { end(lease, cause) }
 			})
 		}}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/relied"
 )
@@ -183,10 +184,10 @@ func (h *hold) finish(ctx context.Context, lease Lease) error {
 		return errNoAnswer // the Release is under way
 	}
 	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), MinTTL)
-	lease.Kept = true
 	// The lease may end before an answer comes. The key does not.
 	lease.Expires = later(lease.Expires, Until(lease.Granted, h.least.d))
-	_, err := h.client.locker.Extend(relied.With(ctx, 0), lease, left) // the hold is over: nobody relies on it
+	ctx = calls.With(relied.With(ctx, 0), calls.Notes{Kept: true})
+	_, err := h.client.locker.Extend(ctx, lease, left) // the hold is over: nobody relies on it
 	switch {
 	case errors.Is(err, ErrLost) && !time.Now().Before(h.least.until):
 		return errNoAnswer // the Release at the end of the minimum hold may have come first

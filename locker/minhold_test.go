@@ -533,8 +533,8 @@ func TestTheHoldEndsAtUnlockForMiddleware(t *testing.T) {
 			t.Errorf("told %d times", len(ended))
 		}
 	}, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-		return acquirer{next, func(lease locker.Lease) locker.Lease {
-			return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+		return follower{next, func(call locker.Call) {
+			call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 				return ctx, func(at time.Time, cause error) { ended, causes = append(ended, at), append(causes, cause) }
 			})
 		}}
@@ -663,22 +663,22 @@ type keptness struct {
 	calls []string
 }
 
-func (k *keptness) note(call string, lease locker.Lease) {
+func (k *keptness) note(ctx context.Context, call string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if lease.Kept {
+	if locker.CallOf(ctx).Kept() {
 		call += " kept"
 	}
 	k.calls = append(k.calls, call)
 }
 
 func (k *keptness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	k.note("extend", lease)
+	k.note(ctx, "extend")
 	return k.Locker.Extend(ctx, lease, ttl)
 }
 
 func (k *keptness) Release(ctx context.Context, lease locker.Lease) error {
-	k.note("release", lease)
+	k.note(ctx, "release")
 	return k.Locker.Release(ctx, lease)
 }
 

@@ -45,6 +45,7 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 	for name, err := range map[string]error{"unknown": fault{}, "not done": fault{unsent: true}} {
 		for _, owner := range []string{"", "ann"} {
 			t.Run(name+" "+owner, func(t *testing.T) {
+				var told grants
 				bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 					began := time.Now()
 					attempts := s.failUntil(began.Add(1500*time.Millisecond), err)
@@ -59,8 +60,8 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 					if took := time.Since(began); took > 2500*time.Millisecond {
 						t.Errorf("Lock took %v; the outage lasts 1.5 s, and the longest pause is 1 s", took)
 					}
-					if lease := l.Lease(); lease.Contended || lease.Attempts != len(attempts()) {
-						t.Errorf("the lease is %+v after %d attempts; want all counted, and Contended false", lease, len(attempts()))
+					if call := told.noted()[0]; call.contended || call.attempts != len(attempts()) {
+						t.Errorf("the call is %+v after %d attempts; want all counted, and contended false", call, len(attempts()))
 					}
 					s.mu.Lock()
 					tokens := map[string]bool{}
@@ -72,7 +73,7 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 					}
 					s.mu.Unlock()
 					mustUnlock(t, l)
-				})
+				}, locker.WithMiddleware(told.around))
 			})
 		}
 	}

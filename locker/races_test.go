@@ -488,21 +488,24 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			begun, ended := 0, 0
 			counted := func(next locker.Locker) locker.Locker {
-				return acquirer{next, func(lease locker.Lease) locker.Lease {
-					return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+				return follower{next, func(call locker.Call) {
+					call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 						begun++
 						return ctx, func(time.Time, error) { ended++ }
 					})
 				}}
 			}
-			hooked := locker.New(acquirer{s, func(lease locker.Lease) locker.Lease {
-				return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
-					if where == "begin" {
-						panic(where)
-					}
-					return ctx, func(time.Time, error) { panic(where) }
-				})
-			}}, locker.WithMiddleware(counted))
+			panics := func(next locker.Locker) locker.Locker {
+				return follower{next, func(call locker.Call) {
+					call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+						if where == "begin" {
+							panic(where)
+						}
+						return ctx, func(time.Time, error) { panic(where) }
+					})
+				}}
+			}
+			hooked := locker.New(s, locker.WithMiddleware(counted, panics))
 			func() {
 				defer func() {
 					if r := recover(); r != where {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
@@ -249,7 +250,7 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 		return nil
 	}
 	h.unlock.sent++
-	lease := h.lease
+	lease := h.lease.Lease
 	h.mu.Unlock()
 
 	err := h.finish(ctx, lease)
@@ -404,8 +405,10 @@ func (h *hold) releaseRest() {
 
 func (h *hold) releaseOnce(ctx context.Context) error {
 	h.mu.Lock()
-	lease := h.lease
-	lease.Kept = h.kept()
+	lease := h.lease.Lease
+	if h.kept() {
+		ctx = calls.With(ctx, calls.Notes{Kept: true})
+	}
 	h.mu.Unlock()
 	return releaseOnce(ctx, h.client.locker, lease)
 }

@@ -7,8 +7,10 @@ import (
 	"time"
 	"weak"
 
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // A renewal is due when a third of the lease is over. If it fails, or is not answered, the next one
@@ -96,7 +98,7 @@ func (h *hold) look(now time.Time) verdict {
 	case h.over != nil: // it is about to leave the scheduler
 		v.what, v.due = actEnded, now.Add(lookInterval)
 		return v
-	case h.lease.endedAt(now):
+	case h.lease.ended(now):
 		v.what = actExpire
 	case h.most > 0 && !now.Before(h.lease.Granted.Add(h.most)):
 		v.what = actStop
@@ -189,7 +191,8 @@ type extendCall struct {
 	h     *hold
 	ctx   context.Context
 	ttl   time.Duration
-	limit time.Duration // for a renewal; 0: by hand
+	limit time.Duration      // for a renewal; 0: by hand
+	wall  *wallclock.Reading // before it
 	err   error
 	done  chan struct{} // closed when it is over; nil: nobody waits
 
@@ -232,6 +235,7 @@ func (c *extendCall) finished() {
 // counted it in.
 func (c *extendCall) call() {
 	h, before := c.h, c.h.leaseNow()
+	c.wall = h.client.inner.clock.Read()
 	end := before.Expires
 	if c.limit > 0 {
 		end = earlier(time.Now().Add(c.limit), end)
@@ -247,9 +251,10 @@ func (c *extendCall) call() {
 		c.err = h.extended(c, before, after, err)
 	}()
 	if h.goesOn(c, cancelBy) {
-		asked := before
-		asked.Abandoned = c.limit > 0 && h.tellAbandoned()
-		after, err = h.extendKeeping(ctx, asked, c.ttl)
+		if c.limit > 0 && h.tellAbandoned() {
+			ctx = calls.With(ctx, calls.Notes{Abandoned: true})
+		}
+		after, err = h.extendKeeping(ctx, before, c.ttl)
 	}
 }
 
@@ -276,7 +281,7 @@ func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
 		lost = &LostError{Key: before.Key, Reason: LostStolen}
 	}
 	h.mu.Lock()
-	moved, ended := false, h.over == nil && h.lease.Ended()
+	moved, ended := false, h.over == nil && h.lease.ended(time.Now())
 	switch {
 	case h.over != nil || ended: // what is over stays over
 	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
@@ -288,7 +293,7 @@ func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
 	default:
 		h.failed = nil
 		if moved = after.Expires.After(h.lease.Expires); moved {
-			h.lease.Expires, h.lease.wall = after.Expires, after.wall
+			h.lease.Expires, h.lease.wall = after.Expires, c.wall
 		}
 	}
 	h.countOut(c)

@@ -10,7 +10,7 @@ func TestALookAtALeaseThatWasJustExtendedRenewsNothing(t *testing.T) {
 	now := time.Now()
 	h := &hold{
 		client: &Client{renewals: scheduler{origin: now}}, parent: t.Context(), ttl: 3 * time.Second, extend: true,
-		lease: Lease{Key: "key", Expires: now.Add(time.Minute)},
+		lease: grant{Lease: Lease{Key: "key", Expires: now.Add(time.Minute)}},
 	}
 	v := h.look(now)
 	if want := now.Add(57990 * time.Millisecond); v.what != actNothing || !v.due.Equal(want) {

@@ -72,11 +72,11 @@ func (h *hold) canMove(ctx context.Context) error {
 	}
 	c := h.client
 	req := Request{
-		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Shared: c.defaults.shared, wait: &c.once,
+		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Turn: Turn{Shared: c.defaults.shared},
 	}
 	c.ledger.Begin()
 	defer c.ledger.Done()
-	lease, err := c.inner.Transfer(ctx, NewToken(), req)
+	lease, err := c.inner.resume(ctx, NewToken(), req, &effort{wait: &c.once})
 	switch {
 	case err == nil: // the strategy grants what it does not have
 		c.discard(ctx, lease, h.ttl)

@@ -370,12 +370,14 @@ type observing struct {
 
 func (o observing) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := o.Locker.Acquire(ctx, req)
-	return lease.OnHold(o.begin), err
+	locker.CallOf(ctx).OnHold(o.begin)
+	return lease, err
 }
 
 func (o observing) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
 	lease, err := o.Locker.Transfer(ctx, from, req)
-	return lease.OnHold(o.begin), err
+	locker.CallOf(ctx).OnHold(o.begin)
+	return lease, err
 }
 
 // The lease is given away when it is extended. If the end of ctx kept the ticket back then, nobody

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
 // waiting is the Locker inside every Client: its Acquire waits. This file has the only wait loop of
@@ -22,6 +23,7 @@ import (
 //	   └───────────────── a new Token ◄──────────────────────┘
 type waiting struct {
 	Locker
+	clock    *wallclock.Clock // a test may set it; nil: the clock of the machine
 	lines    *lines
 	cleanups *cleanup.Queue
 	ledger   *cleanup.Ledger
@@ -34,42 +36,58 @@ type waiting struct {
 	repeats repeats
 }
 
-// Acquire makes attempts until one is granted, the ctx or the policy in req ends the wait, or the
-// store fails. The lease and every error carry the number of attempts.
+// Acquire is lock for a call that has come through middleware.
 func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
-	var so effort
-	lease, err := w.acquire(ctx, req, &so)
-	return w.concluded(ctx, req, &so, lease, err)
+	so, err := effortOf(ctx)
+	if err != nil {
+		return Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
+	}
+	return w.lock(ctx, req, so)
 }
 
-// Transfer makes one attempt. It is not repeated, also if the connection had ended while it was idle:
-// if the first attempt took over the hold, the next one would find none.
+// Transfer is resume for a call that has come through middleware.
 func (w *waiting) Transfer(ctx context.Context, from string, req Request) (Lease, error) {
-	var so effort
+	so, err := effortOf(ctx)
+	if err != nil {
+		return Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
+	}
+	return w.resume(ctx, from, req, so)
+}
+
+// lock makes attempts until one is granted, the ctx or the policy of the call ends the wait, or the
+// store fails. It leaves the number of attempts in so, and in every error.
+func (w *waiting) lock(ctx context.Context, req Request, so *effort) (Lease, error) {
+	lease, err := w.acquire(ctx, req, so)
+	return w.concluded(ctx, req, so, lease, err)
+}
+
+// resume makes one attempt. It is not repeated, also if the connection had ended while it was idle:
+// if the first attempt took over the hold, the next one would find none.
+func (w *waiting) resume(ctx context.Context, from string, req Request, so *effort) (Lease, error) {
 	lease, err := w.attempt(ctx, nil, func(l Locker, ctx context.Context, req Request) (Lease, error) {
 		return l.Transfer(ctx, from, req)
-	}, req, &so)
+	}, req, so)
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		err = w.unanswered(ctx, req.Key, lastAttempt, nil)
 	}
-	return w.concluded(ctx, req, &so, lease, err)
+	return w.concluded(ctx, req, so, lease, err)
 }
 
 // concluded is the result of a call that ended with lease and err.
 func (w *waiting) concluded(ctx context.Context, req Request, so *effort, lease Lease, err error) (Lease, error) {
 	if err == nil {
-		err = w.tooLate(ctx, req, lease)
+		err = w.tooLate(ctx, req, &grant{lease, so.wall})
 	}
 	if err != nil {
 		return Lease{}, so.count(wrap("acquire", req.Key, err))
 	}
-	lease.Attempts, lease.Contended = so.attempts, so.contended()
+	so.said.attempts, so.said.contended = so.attempts, so.contended()
 	return lease, nil
 }
 
 func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease Lease, err error) {
-	p := req.wait
-	if p == nil || p.once {
+	p := so.wait
+	if p.once {
 		lease, err = w.insist(ctx, nil, req, so)
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
 			err = w.unanswered(ctx, req.Key, lastAttempt, nil)
@@ -120,7 +138,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 // beside makes an attempt outside the line. If that ends the call, over is true; otherwise the
 // request has a new Token.
 func (w *waiting) beside(ctx, limit context.Context, req *Request, so *effort) (lease Lease, over bool, err error) {
-	p := req.wait
+	p := so.wait
 	lease, err = w.insist(ctx, limit, *req, so)
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		return Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
@@ -161,7 +179,7 @@ func (w *waiting) quit(ctx context.Context, ln *line, wt *waiter, req Request) e
 // fails, the head sleeps before its first attempt. That is so for a head that follows another, and
 // for one with an owner, which has made an attempt already.
 func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *effort) (Lease, error) {
-	p := req.wait
+	p := so.wait
 	k := w.lines.know(ln)
 	for sleepFirst := k.held != nil || k.fault != nil && p.outlasts(k.fault); ; sleepFirst = true {
 		for ; sleepFirst || w.lines.rest(ln.key) > 0; sleepFirst = false {
@@ -171,8 +189,9 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 			}
 		}
 		handed, waiter, joins := w.lines.turn(ln)
-		if handed != nil && !handed.Ended() && !p.fresh {
-			return *handed, nil
+		if handed != nil && !handed.ended(time.Now()) && !p.fresh {
+			so.hooks, so.wall = nil, handed.wall
+			return handed.Lease, nil
 		}
 		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
 		req.Waiter, req.Joins = waiter, joins
@@ -227,13 +246,13 @@ func (w *waiting) watch(ln *line) {
 // sleep returns nil when it is time for an attempt.
 func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *effort) error {
 	k := w.lines.know(ln)
-	if k.refusal != nil && !req.wait.outlasts(k.refusal) { // an earlier head has read it
+	if k.refusal != nil && !so.wait.outlasts(k.refusal) { // an earlier head has read it
 		return wrap("watch", req.Key, k.refusal)
 	}
 	if so.since.IsZero() {
 		so.since = time.Now()
 	}
-	timer := time.NewTimer(w.pause(ln, k, req.wait, so))
+	timer := time.NewTimer(w.pause(ln, k, so))
 	defer timer.Stop()
 	w.ledger.Done() // Drain does not wait for a call that sleeps
 	defer w.ledger.Begin()
@@ -245,10 +264,10 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 			case failed == nil:
 			case errors.Is(failed, errors.ErrUnsupported):
 				w.lines.poll(ln)
-				timer.Reset(w.pause(ln, w.lines.know(ln), req.wait, so))
-			case req.wait.outlasts(failed):
+				timer.Reset(w.pause(ln, w.lines.know(ln), so))
+			case so.wait.outlasts(failed):
 				w.lines.forgetWatch(ln) // and begin another before the next sleep
-				timer.Reset(w.pause(ln, w.lines.know(ln), req.wait, so))
+				timer.Reset(w.pause(ln, w.lines.know(ln), so))
 			default:
 				w.lines.refuse(ln, failed)
 				return wrap("watch", req.Key, failed)
@@ -270,7 +289,8 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *e
 
 // pause is the longest that the head sleeps: the backoff, or until the lease in the way ends. Only
 // the first few in the queue of a store look for the end of that lease.
-func (w *waiting) pause(ln *line, k knowledge, p *waitPolicy, so *effort) time.Duration {
+func (w *waiting) pause(ln *line, k knowledge, so *effort) time.Duration {
+	p := so.wait
 	position := 1
 	if k.held != nil {
 		position = k.held.Position
@@ -305,29 +325,33 @@ func (w *waiting) pause(ln *line, k knowledge, p *waitPolicy, so *effort) time.D
 }
 
 // tooLate releases a lease that the caller cannot use any more, and returns why.
-func (w *waiting) tooLate(ctx context.Context, req Request, lease Lease) (err error) {
+func (w *waiting) tooLate(ctx context.Context, req Request, got *grant) (err error) {
 	switch {
 	case ctx.Err() != nil:
 		err = &Error{Op: "lock", Key: req.Key, Err: ctxError(ctx)}
-	case lease.Ended():
+	case got.ended(time.Now()):
 		err = errLate
 	default:
 		return nil
 	}
-	w.discard(ctx, &lease, req)
+	w.discard(ctx, got, req)
 	return err
 }
 
 // discard releases a lease that was handed over, or granted, to a call that cannot use it; nil:
 // none.
-func (w *waiting) discard(ctx context.Context, lease *Lease, req Request) {
-	if lease != nil {
-		discard(ctx, w, w.cleanups, w.ledger, w.lines, *lease, req.TTL)
+func (w *waiting) discard(ctx context.Context, got *grant, req Request) {
+	if got != nil {
+		discard(ctx, w, w.cleanups, w.ledger, w.lines, got.Lease, req.TTL)
 	}
 }
 
 // effort is what a call has done so far.
 type effort struct {
+	said
+	few      [2]hook // room for the hooks: most programs have one or two
+	wait     *waitPolicy
+	wall     *wallclock.Reading // before the last attempt
 	attempts int
 	queued   bool      // behind another call of this Client
 	held     bool      // the answer to an attempt

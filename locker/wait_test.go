@@ -398,6 +398,7 @@ func TestAGrantHasItsAttemptsAndContention(t *testing.T) {
 			ctx: func(ctx context.Context) context.Context { return locker.ContextWithOwner(ctx, "job 7") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			var told grants
 			bubble(t, func(t *testing.T, s *spy, locks *locker.Client) {
 				if c.occupied {
 					s.store.Set("key", "other", time.Second)
@@ -411,26 +412,25 @@ func TestAGrantHasItsAttemptsAndContention(t *testing.T) {
 					t.Fatal(err)
 				}
 				acquires, _, _, _ := s.asked()
-				if lease := l.Lease(); lease.Attempts != c.attempts || acquires != c.attempts || lease.Contended != c.contended {
+				if call := told.noted()[0]; call.attempts != c.attempts || acquires != c.attempts || call.contended != c.contended {
 					t.Errorf("%d attempts of %d, contended: %v; want %d, %v",
-						lease.Attempts, acquires, lease.Contended, c.attempts, c.contended)
+						call.attempts, acquires, call.contended, c.attempts, c.contended)
 				}
 				mustUnlock(t, l)
-			})
+			}, locker.WithMiddleware(told.around))
 		})
 	}
 }
 
 func TestACallThatStoodInLineWasContended(t *testing.T) {
+	var told grants
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		head := make(chan struct{})
 		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
 			<-head
 			return next()
 		}
-		var leases [2]chan locker.Lease
-		for i := range leases {
-			leases[i] = make(chan locker.Lease, 1)
+		for range 2 {
 			go func() {
 				l, err := c.Lock(t.Context(), "key")
 				if err != nil {
@@ -438,18 +438,22 @@ func TestACallThatStoodInLineWasContended(t *testing.T) {
 				} else {
 					mustUnlock(t, l)
 				}
-				leases[i] <- l.Lease()
 			}()
 			synctest.Wait()
 		}
 		close(head)
-		if l := <-leases[0]; l.Attempts != 1 || l.Contended {
-			t.Errorf("the first call: %d attempts, contended: %v; want 1, false", l.Attempts, l.Contended)
+		time.Sleep(time.Minute)
+		calls := told.noted()
+		if len(calls) != 2 {
+			t.Fatalf("%d calls were granted the lock; want 2", len(calls))
 		}
-		if l := <-leases[1]; l.Attempts < 1 || !l.Contended { // its first attempt may come just before the first call unlocks
-			t.Errorf("the second call: %d attempts, contended: %v; want true", l.Attempts, l.Contended)
+		if calls[0].attempts != 1 || calls[0].contended {
+			t.Errorf("the first call: %d attempts, contended: %v; want 1, false", calls[0].attempts, calls[0].contended)
 		}
-	})
+		if calls[1].attempts < 1 || !calls[1].contended { // its first attempt may come just before the first call unlocks
+			t.Errorf("the second call: %d attempts, contended: %v; want true", calls[1].attempts, calls[1].contended)
+		}
+	}, locker.WithMiddleware(told.around))
 }
 
 func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
@@ -592,15 +596,16 @@ func TestAnErrorSaysWhetherTheLockWasContended(t *testing.T) {
 }
 
 func TestDoSaysThatItsHoldEndsWithTheWork(t *testing.T) {
+	var told grants
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		if err := c.Do(t.Context(), "key", func(context.Context, *locker.Lock) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		mustUnlock(t, mustLock(t, c, "key"))
-		if !s.acquires[0].Scoped || s.acquires[1].Scoped {
-			t.Errorf("Scoped: %v under Do, %v under Lock", s.acquires[0].Scoped, s.acquires[1].Scoped)
+		if calls := told.noted(); !calls[0].scoped || calls[1].scoped {
+			t.Errorf("Scoped: %v under Do, %v under Lock", calls[0].scoped, calls[1].scoped)
 		}
-	})
+	}, locker.WithMiddleware(told.around))
 }
 
 func TestACtxThatIsDoneSendsNothing(t *testing.T) {

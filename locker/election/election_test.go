@@ -279,10 +279,11 @@ func (o onHold) Acquire(ctx context.Context, req locker.Request) (locker.Lease, 
 	if err != nil {
 		return lease, err
 	}
-	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 		o.then()
 		return ctx, nil
-	}), nil
+	})
+	return lease, nil
 }
 
 func TestIsLeaderIsNilWhileLeadRuns(t *testing.T) {

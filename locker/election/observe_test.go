@@ -60,7 +60,7 @@ func TestLeaderSaysWhoLeadsAndThatNobodyDoes(t *testing.T) {
 		if err := next.Watch(t.Context(), "key", "the next candidate", func() {}); err != nil {
 			t.Fatal(err)
 		}
-		asks := locker.Request{Key: "key", Token: locker.NewToken(), TTL: locker.DefaultTTL, Waiter: "the next candidate"}
+		asks := locker.Request{Key: "key", Token: locker.NewToken(), TTL: locker.DefaultTTL, Turn: locker.Turn{Waiter: "the next candidate"}}
 		if _, err := next.Acquire(t.Context(), asks); !errors.Is(err, locker.ErrHeld) {
 			t.Fatalf("Acquire = %v", err)
 		}

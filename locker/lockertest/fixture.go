@@ -144,7 +144,7 @@ func (x *fixture) own(key string) string {
 }
 
 func (x *fixture) request(key string, ttl time.Duration) locker.Request {
-	return locker.Request{Key: key, Token: rand.Text(), Waiter: rand.Text(), TTL: ttl}
+	return locker.Request{Key: key, Token: rand.Text(), TTL: ttl, Turn: locker.Turn{Waiter: rand.Text()}}
 }
 
 // A grant is a lease, and when its Acquire began and returned.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
@@ -105,11 +106,15 @@ var renewDoubles = []broken{
 	{
 		bug: "the Client renews after Unlock",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
+			var call atomic.Value // the ctx of the last Acquire
+			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				call.Store(context.WithoutCancel(ctx))
+				return next.Acquire(ctx, req)
+			}, release: func(ctx context.Context, lease locker.Lease) error {
 				err := next.Release(ctx, lease)
 				go func() {
 					time.Sleep(short / 2)
-					_, _ = next.Acquire(context.WithoutCancel(ctx), locker.Request{Key: lease.Key, Token: lease.Token, TTL: maxTTL})
+					_, _ = next.Acquire(call.Load().(context.Context), locker.Request{Key: lease.Key, Token: lease.Token, TTL: maxTTL})
 				}()
 				return err
 			}}

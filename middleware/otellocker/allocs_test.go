@@ -25,7 +25,7 @@ func TestWithoutAnSDKTheMiddlewareMakesFewAllocations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"TryLock of a lock that is busy", 4, func(locks *locker.Client) {
+		{"TryLock of a lock that is busy", 5, func(locks *locker.Client) {
 			if _, err := locks.TryLock(ctx, "busy"); err == nil {
 				t.Fatal("locked twice")
 			}

@@ -88,10 +88,11 @@ type slow struct{ locker.Locker }
 
 func (m slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	lease, err := m.Locker.Acquire(ctx, req)
-	return lease.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
 		time.Sleep(2 * ttl)
 		return ctx, nil
-	}), err
+	})
+	return lease, err
 }
 
 func TestAHoldThatBeginsAfterItsLeaseHasEndedLastsZeroSeconds(t *testing.T) {

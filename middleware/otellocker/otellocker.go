@@ -96,7 +96,7 @@ func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, res
 	}
 	err = errNoAnswer
 	defer func() { // deferred in case the Locker panics
-		r := result{outcome: outcomeOf(ctx, err), lease: lease, err: err}
+		r := result{outcome: outcomeOf(ctx, err), call: locker.CallOf(ctx), lease: lease, err: err}
 		if counting {
 			o.countAcquire(ctx, r, time.Since(began))
 		}
@@ -110,8 +110,9 @@ func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, res
 	}
 	lease, err = ask(seen.mark(ctx, counting, following), req)
 	if err == nil {
-		lease = lease.OnHold(o.follow(hold{
-			acquire: span.SpanContext(), counting: counting, following: following, spanned: following && (req.Scoped || o.holdSpan),
+		call := locker.CallOf(ctx)
+		call.OnHold(o.follow(hold{
+			acquire: span.SpanContext(), counting: counting, following: following, spanned: following && (call.Scoped() || o.holdSpan),
 		}))
 	}
 	return lease, err
@@ -124,7 +125,7 @@ func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 	if !counting && !following { // an outer otellocker does it
 		return o.Locker.Extend(ctx, lease, ttl)
 	}
-	if counting && lease.Abandoned {
+	if counting && locker.CallOf(ctx).Abandoned() {
 		o.abandoned.Add(ctx, 1, o.base...)
 	}
 	err = errNoAnswer
@@ -146,7 +147,7 @@ func (o *observed) Release(ctx context.Context, lease locker.Lease) (err error) 
 	err = errNoAnswer
 	defer func() {
 		if span.IsRecording() {
-			o.describeRelease(span, lease, err)
+			o.describeRelease(ctx, span, lease, err)
 		}
 		span.End()
 	}()

@@ -45,7 +45,7 @@ func outcomeOf(ctx context.Context, err error) outcome {
 func renewalOf(ctx context.Context, lease locker.Lease, err error) outcome {
 	over, cause := ended(ctx, err), context.Cause(ctx)
 	switch {
-	case err == nil && lease.Kept:
+	case err == nil && locker.CallOf(ctx).Kept():
 		return kept
 	case err == nil:
 		return renewed
@@ -85,6 +85,7 @@ func ended(ctx context.Context, err error) outcome {
 // result is what an Acquire returned.
 type result struct {
 	outcome outcome
+	call    locker.Call
 	lease   locker.Lease
 	err     error
 }
@@ -98,7 +99,7 @@ func (r *result) attempts() int {
 	var held *locker.HeldError
 	switch {
 	case r.err == nil:
-		return max(r.lease.Attempts, 1)
+		return max(r.call.Attempts(), 1)
 	case errors.As(r.err, &e) && e.Op == "lock": // the end of a wait, with no attempt if the call never left the line
 		return e.Attempts
 	case errors.As(r.err, &e):
@@ -126,7 +127,7 @@ func (r *result) sharing() (holds int, holder string) {
 // line.
 func (r *result) contended() bool {
 	var e *locker.Error
-	return r.lease.Contended || errors.Is(r.err, locker.ErrHeld) || errors.As(r.err, &e) && e.Contended
+	return r.call.Contended() || errors.Is(r.err, locker.ErrHeld) || errors.As(r.err, &e) && e.Contended
 }
 
 // quorum returns the counted votes, or zero without a quorum.

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
@@ -301,6 +302,8 @@ type forgetful struct {
 }
 
 func (f *forgetful) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	lease.Abandoned, f.told = !f.told, true
+	if !f.told {
+		ctx, f.told = calls.With(ctx, calls.Notes{Abandoned: true}), true
+	}
 	return f.Locker.Extend(ctx, lease, ttl)
 }

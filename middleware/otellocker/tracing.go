@@ -59,7 +59,7 @@ func (t *tracing) describeAcquire(span trace.Span, r result) {
 	}
 }
 
-func (t *tracing) describeRelease(span trace.Span, lease locker.Lease, err error) {
+func (t *tracing) describeRelease(ctx context.Context, span trace.Span, lease locker.Lease, err error) {
 	span.SetAttributes(t.key(lease.Key))
 	if err == nil {
 		return
@@ -67,7 +67,7 @@ func (t *tracing) describeRelease(span trace.Span, lease locker.Lease, err error
 	span.SetAttributes(quorumAttributes(quorumOf(err))...)
 	if reason := lossOf(err); reason != "" { // nothing to release: the span of the hold shows the loss
 		// The others are the cleanup of an attempt that stored nothing, and the end of a minimum hold.
-		if !lease.Granted.IsZero() && !lease.Kept {
+		if !lease.Granted.IsZero() && !locker.CallOf(ctx).Kept() {
 			span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
 		}
 		return

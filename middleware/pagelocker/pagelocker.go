@@ -134,26 +134,29 @@ type followed struct {
 func (f *followed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
 	w := f.registry.wait(req)
 	defer f.registry.waited(w) // deferred in case the Locker panics
-	return f.follow(f.Locker.Acquire(ctx, req))
+	lease, err := f.Locker.Acquire(ctx, req)
+	f.follow(ctx, err)
+	return lease, err
 }
 
 // Transfer is a wait, too.
 func (f *followed) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
 	w := f.registry.wait(req)
 	defer f.registry.waited(w)
-	return f.follow(f.Locker.Transfer(ctx, from, req))
+	lease, err := f.Locker.Transfer(ctx, from, req)
+	f.follow(ctx, err)
+	return lease, err
 }
 
-func (f *followed) follow(lease locker.Lease, err error) (locker.Lease, error) {
+func (f *followed) follow(ctx context.Context, err error) {
 	if err == nil {
-		lease = lease.OnHold(f.begin)
+		locker.CallOf(ctx).OnHold(f.begin)
 	}
-	return lease, err
 }
 
 // Extend moves the end of a hold.
 func (f *followed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	extended, err := f.Locker.Extend(ctx, lease, ttl)
-	f.registry.extended(lease, extended.Expires, ttl, err == nil)
+	f.registry.extended(lease, extended.Expires, ttl, err == nil, locker.CallOf(ctx).Abandoned())
 	return extended, err
 }

@@ -182,14 +182,14 @@ func (r *registry) begin(_ context.Context, lease locker.Lease) (context.Context
 	return nil, h.end
 }
 
-func (r *registry) extended(lease locker.Lease, expires time.Time, ttl time.Duration, ok bool) {
+func (r *registry) extended(lease locker.Lease, expires time.Time, ttl time.Duration, ok, abandoned bool) {
 	r.mu.Lock()
 	if k := r.byKey[lease.Key]; k != nil {
 		for _, h := range k.holds {
 			if !h.granted.Equal(lease.Granted) {
 				continue
 			}
-			h.failed, h.abandoned = !ok, lease.Abandoned
+			h.failed, h.abandoned = !ok, h.abandoned || abandoned
 			if ok {
 				h.extensions++
 				h.expires, h.ttl = expires, ttl

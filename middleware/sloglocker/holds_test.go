@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
@@ -34,7 +35,9 @@ type forgets struct {
 }
 
 func (f *forgets) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	lease.Abandoned, f.told = !f.told, true
+	if !f.told {
+		ctx, f.told = calls.With(ctx, calls.Notes{Abandoned: true}), true
+	}
 	return f.Locker.Extend(ctx, lease, ttl)
 }
 

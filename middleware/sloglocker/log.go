@@ -33,7 +33,8 @@ func (l *log) acquired(ctx context.Context, req locker.Request, resumed bool, le
 	}
 	lease.Key, lease.Owner = req.Key, req.Owner // a failed Acquire has no lease
 	holder := ""
-	attempts, left, quorum := lease.Attempts, time.Duration(0), lease.Quorum
+	call := locker.CallOf(ctx)
+	attempts, left, quorum := call.Attempts(), time.Duration(0), lease.Quorum
 	if err != nil {
 		attempts, left, quorum = facts(err)
 		if held, ok := errors.AsType[*locker.HeldError](err); ok {
@@ -48,7 +49,7 @@ func (l *log) acquired(ctx context.Context, req locker.Request, resumed bool, le
 	if attempts > 0 { // only some Lockers count them
 		attrs = append(attrs, slog.Int("attempts", attempts))
 	}
-	if contended := lease.Contended || attempts > 1 || errors.Is(err, locker.ErrHeld); contended || attempts > 0 {
+	if contended := call.Contended() || attempts > 1 || errors.Is(err, locker.ErrHeld); contended || attempts > 0 {
 		attrs = append(attrs, slog.Bool("contended", contended))
 	}
 	if lease.Holds > 0 && lease.Room >= 0 && err == nil {
@@ -83,18 +84,18 @@ func facts(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
 
 // abandoned logs a lock that nobody can unlock any more but that is still renewed.
 func (l *log) abandoned(ctx context.Context, lease locker.Lease) {
-	if lease.Abandoned && l.enabled(ctx, Abandoned) {
+	if l.enabled(ctx, Abandoned) {
 		l.write(ctx, Abandoned, l.about(lease))
 	}
 }
 
 func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duration, err error) {
-	event := Extended
+	event, kept := Extended, locker.CallOf(ctx).Kept()
 	switch {
-	case lease.Kept && err != nil: // in place of a release
+	case kept && err != nil: // in place of a release
 		l.answered(ctx, lease, err)
 		return
-	case lease.Kept:
+	case kept:
 		event = Kept
 	case err != nil:
 		if unwanted(ctx) || over(lease, err) {

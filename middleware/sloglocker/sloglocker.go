@@ -104,7 +104,7 @@ func (l *logged) acquire(ctx context.Context, req locker.Request, ask ask, resum
 	defer func() { l.acquired(ctx, req, resumed, lease, err, began) }() // deferred in case the Locker panics
 	lease, err = ask(ctx, req)
 	if err == nil {
-		lease = lease.OnHold(l.begin)
+		locker.CallOf(ctx).OnHold(l.begin)
 	}
 	return lease, err
 }
@@ -112,7 +112,9 @@ func (l *logged) acquire(ctx context.Context, req locker.Request, ask ask, resum
 // Extend logs the outcome, unless the extension is not needed any more or the lease has ended.
 func (l *logged) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
 	err = errNoAnswer
-	l.abandoned(ctx, lease)
+	if locker.CallOf(ctx).Abandoned() {
+		l.abandoned(ctx, lease)
+	}
 	defer func() { l.extended(ctx, lease, ttl, err) }()
 	return l.Locker.Extend(ctx, lease, ttl)
 }

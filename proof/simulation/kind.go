@@ -143,7 +143,7 @@ func (m holder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, 
 		return lease, err
 	}
 	h, worker := m.process.h, callerOf(ctx).worker
-	return lease.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+	locker.CallOf(ctx).OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
 		d := &Hold{
 			Client: m.process.name, Worker: worker, Key: lease.Key, Token: h.name(lease.Token), Owner: lease.Owner, TTL: req.TTL,
 			T1: h.since(lease.Granted), Granted: h.now(), Expires: h.since(lease.Expires),
@@ -161,7 +161,8 @@ func (m holder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, 
 				}
 			})
 		}
-	}), nil
+	})
+	return lease, nil
 }
 
 // finals fills in the last Expires of holds that were recorded by their hooks, which do not know it.

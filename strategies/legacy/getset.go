@@ -235,7 +235,7 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 // executed. So does the Release after a minimum hold: it is sent as the lease ends, and the next
 // holder may be there before it.
 func (g *getSet) delete(ctx context.Context, lease locker.Lease, ours *stamps) (ok bool, err error) {
-	if ours.firstRelease() && !lease.Kept {
+	if ours.firstRelease() && !locker.CallOf(ctx).Kept() {
 		return g.store.Delete(ctx, lease.Key)
 	}
 	value, found, err := g.store.Get(ctx, lease.Key)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
@@ -217,7 +218,6 @@ func TestReleaseAfterAMinimumHoldLeavesTheNextHolderAlone(t *testing.T) {
 		faults := new(backendtest.Faults)
 		l := legacy.GetSet(faults.Legacy(store.Legacy()))
 		lease := grant(t, l, long)
-		lease.Kept = true
 		var next string
 		faults.Once(arrives, func(ctx context.Context, execute func(context.Context) error) error {
 			store.Delete("key")
@@ -225,7 +225,7 @@ func TestReleaseAfterAMinimumHoldLeavesTheNextHolderAlone(t *testing.T) {
 			next = stored(t, store)
 			return execute(ctx)
 		})
-		if err := l.Release(t.Context(), lease); !errors.Is(err, locker.ErrLost) {
+		if err := l.Release(calls.With(t.Context(), calls.Notes{Kept: true}), lease); !errors.Is(err, locker.ErrLost) {
 			t.Errorf("Release = %v", err)
 		}
 		if got := stored(t, store); next == "" || got != next {

@@ -144,7 +144,7 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
-		Room: int(f.room.Load()),
+		Share: locker.Share{Room: int(f.room.Load())},
 	}
 	if e.won() {
 		f.win()

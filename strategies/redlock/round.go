@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -66,17 +67,17 @@ func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round 
 	if q.sequential && k != abandoning {
 		turns = len(q.nodes)
 	}
-	r.ctx, r.cancel = context.WithTimeout(detached{ctx, k != extending}, time.Duration(turns)*limit)
+	r.ctx, r.cancel = context.WithTimeout(detached{ctx, k}, time.Duration(turns)*limit)
 	r.users.Store(1)
 	q.rounds.Add(1)
 	return r
 }
 
-// detached has the values of a ctx but not its end. With byCaller the nodes leave the cleanup, and
-// what a loss means, to the quorum.
+// detached has the values of a ctx but not its end. The nodes leave the cleanup, and what a loss means,
+// to the quorum, except in an extension; and what one node grants is no hold.
 type detached struct {
 	context.Context
-	byCaller bool
+	kind kind
 }
 
 func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -84,8 +85,15 @@ func (detached) Done() <-chan struct{}       { return nil }
 func (detached) Err() error                  { return nil }
 
 func (d detached) Value(key any) any {
-	if d.byCaller && key == (cleanup.ByCaller{}) {
-		return true
+	switch key {
+	case cleanup.ByCaller{}:
+		if d.kind != extending {
+			return true
+		}
+	case calls.Key{}:
+		if d.kind == acquiring {
+			return nil
+		}
 	}
 	return d.Context.Value(key)
 }

@@ -180,7 +180,7 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 func granted(req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease := locker.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: res.Fence, Holds: res.Holds, Room: res.Room, Slot: res.Slot, Granted: started, Expires: locker.Until(started, req.TTL),
+		Fence: res.Fence, Share: locker.Share{Holds: res.Holds, Room: res.Room, Slot: res.Slot}, Granted: started, Expires: locker.Until(started, req.TTL),
 	}
 	if err == nil && res.OK && lease.Ended() {
 		err = ErrLate

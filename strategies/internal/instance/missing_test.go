@@ -14,7 +14,7 @@ import (
 func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 	none := instance.Missing((*memory.Store)(nil))
 	lease := locker.Lease{Key: "key", Token: "token"}
-	shared := locker.Request{Key: "key", Token: "token", TTL: time.Second, Shared: true}
+	shared := locker.Request{Key: "key", Token: "token", TTL: time.Second, Turn: locker.Turn{Shared: true}}
 	_, acquire := none.Acquire(t.Context(), shared)
 	_, extend := none.Extend(t.Context(), lease, time.Second)
 	_, fair := instance.Queued(memory.New(), true).Acquire(t.Context(), shared)
@@ -51,7 +51,7 @@ func TestGrantsAreNumberedWithoutAQueueToo(t *testing.T) {
 	l := instance.Numbered(store)
 	before := uint64(0)
 	for range 3 {
-		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second, Waiter: "waiter"}
+		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second, Turn: locker.Turn{Waiter: "waiter"}}
 		lease, err := l.Acquire(t.Context(), req)
 		if err != nil || lease.Fence <= before {
 			t.Fatalf("Acquire = %v, %v after number %d", lease, err, before)

@@ -83,7 +83,7 @@ func TestAStoreIsToldTheLeastOfTheLastRoundTrips(t *testing.T) {
 				store := &faraway{Store: memory.New()}
 				l := over(store)
 				ask := func(i int, waiter string) time.Duration {
-					req := locker.Request{Key: fmt.Sprint("key ", i), Token: locker.NewToken(), TTL: time.Minute, Waiter: waiter}
+					req := locker.Request{Key: fmt.Sprint("key ", i), Token: locker.NewToken(), TTL: time.Minute, Turn: locker.Turn{Waiter: waiter}}
 					if _, err := l.Acquire(t.Context(), req); err == nil {
 						t.Fatal("an attempt was granted")
 					}
