@@ -1,6 +1,7 @@
 package pgxstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ func (o outside) rows() (n int) {
 	return n
 }
 
-func granted(t *testing.T) func(backends.Result, error) uint64 {
+func granted(t testing.TB) func(backends.Result, error) uint64 {
 	return func(r backends.Result, err error) uint64 {
 		t.Helper()
 		if err != nil || !r.OK {
@@ -114,13 +115,16 @@ func TestAWeekOfProgramsThatLiveForASecondLeavesFewRows(t *testing.T) {
 	}
 }
 
-// Sweeps find keys that have been free for hours, just when somebody takes them.
+// Sweeps find keys that have been free for hours, just when somebody takes them, and just when two wait for one.
 func TestASweepRemovesNoKeyThatIsTakenMeanwhile(t *testing.T) {
-	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	removesNoKeyThatIsTaken(t, install(t, pgtest.Start(t, "fsync=off").DSN()), scale(100, 2000))
+}
+
+func removesNoKeyThatIsTaken(t testing.TB, pool *pgxpool.Pool, rounds int) {
 	o, s := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
 	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	last := map[string]uint64{}
-	for round := range scale(100, 2000) {
+	for round := range rounds {
 		o.exec(`UPDATE lockstep.lock SET expires = '-infinity', look = '-infinity'; UPDATE lockstep.hold SET expires = '-infinity';
 			UPDATE lockstep.number SET look = '-infinity', kept = CASE WHEN key < 'd' THEN '-infinity' ELSE kept END`)
 		start := make(chan struct{})
@@ -147,8 +151,16 @@ func TestASweepRemovesNoKeyThatIsTakenMeanwhile(t *testing.T) {
 				}
 			})
 		}
+		line := newLine(t, s, fmt.Sprint("queue ", round%4))
+		for i := range line.waiters {
+			all.Go(func() {
+				<-start
+				line.asks(i)
+			})
+		}
 		close(start)
 		all.Wait()
+		line.served()
 		for i, key := range keys {
 			if ok, err := s.ExpireIf(t.Context(), key, token, 20*time.Minute); err != nil || !ok {
 				t.Errorf("round %d: ExpireIf(%s) = %v, %v: a sweep has removed a lock that is held", round, key, ok, err)
@@ -167,9 +179,84 @@ func TestASweepRemovesNoKeyThatIsTakenMeanwhile(t *testing.T) {
 	}
 }
 
+// A line is two waiters for one key.
+type line struct {
+	t       testing.TB
+	s       *sqlstore.PostgreSQL
+	key     string
+	waiters [2]struct {
+		heard  chan struct{}
+		answer backends.Result
+	}
+	leave context.CancelFunc
+}
+
+func newLine(t testing.TB, s *sqlstore.PostgreSQL, key string) *line {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	l := &line{t: t, s: s, key: key, leave: leave}
+	for i := range l.waiters {
+		heard := make(chan struct{}, 1)
+		l.waiters[i].heard = heard
+		err := s.WatchQueued(ctx, key, fmt.Sprint("waiter ", i), func() {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func (l *line) asks(i int) {
+	r, err := l.s.SetNXQueued(l.t.Context(), l.key, fmt.Sprint("token ", i), 10*time.Minute, backends.Turn{Waiter: fmt.Sprint("waiter ", i), InOrder: true})
+	if err != nil {
+		l.t.Errorf("SetNXQueued = %+v, %v", r, err)
+	}
+	l.waiters[i].answer = r
+}
+
+// served wants one of the two to have the key, and the other to be the head of the queue, which hears of the release.
+func (l *line) served() {
+	l.t.Helper()
+	defer l.leave()
+	first, next := 0, 1
+	if l.waiters[1].answer.OK {
+		first, next = 1, 0
+	}
+	if f, n := l.waiters[first].answer, l.waiters[next].answer; !f.OK || n.OK || n.Position != 1 {
+		l.t.Errorf("two wait for %s: %+v, %+v; want that one has it, and the other is the head", l.key, f, n)
+		return
+	}
+	for len(l.waiters[next].heard) > 0 { // the connection that listens is there
+		<-l.waiters[next].heard
+	}
+	if ok, err := l.s.DeleteIf(l.t.Context(), l.key, fmt.Sprint("token ", first)); err != nil || !ok {
+		l.t.Errorf("DeleteIf(%s) = %v, %v: a sweep has removed a lock that is held", l.key, ok, err)
+	}
+	select {
+	case <-l.waiters[next].heard:
+	case <-l.t.Context().Done():
+	case <-time.After(patience):
+		l.t.Errorf("the head of the queue of %s hears nothing of the release", l.key)
+	}
+	if l.asks(next); !l.waiters[next].answer.OK {
+		l.t.Errorf("the head of the queue of %s gets %+v after the release", l.key, l.waiters[next].answer)
+	}
+	if ok, err := l.s.DeleteIf(l.t.Context(), l.key, fmt.Sprint("token ", next)); err != nil || !ok {
+		l.t.Errorf("DeleteIf(%s) = %v, %v", l.key, ok, err)
+	}
+}
+
 // All that is due is live but for the oldest of each kind. A sweep looks at all, and removes those.
 func TestASweepLeavesWhatIsNeeded(t *testing.T) {
-	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	leavesWhatIsNeeded(t, install(t, pgtest.Start(t, "fsync=off").DSN()))
+}
+
+func leavesWhatIsNeeded(t testing.TB, pool *pgxpool.Pool) {
 	o, s, grant := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
 	grant(s.SetNX(t.Context(), "held", "token", maxTTL))
 	grant(s.SetNXNumbered(t.Context(), "numbered", "token", maxTTL, backends.Turn{}))
@@ -198,15 +285,20 @@ func TestASweepLeavesWhatIsNeeded(t *testing.T) {
 			t.Errorf("%s has the keys %q, %v; want %q", table, got, err, want)
 		}
 	}
-	var due int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM lockstep.lock WHERE look < clock_timestamp()`).Scan(&due); err != nil || due != 0 {
-		t.Errorf("%d keys are due still, %v", due, err)
+	var due, never int
+	err := pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE look < clock_timestamp()), count(*) FILTER (WHERE look > clock_timestamp() + interval '26 hours')
+		FROM (SELECT look FROM lockstep.lock UNION ALL SELECT look FROM lockstep.number) AS looks`).Scan(&due, &never)
+	if err != nil || due != 0 || never != 0 {
+		t.Errorf("%d rows are due still, and %d are not looked at for more than a day, %v", due, never, err)
 	}
 }
 
 // A table that an older program has filled goes in steps, and a call that adds a row pays for a few.
 func TestSweepGoesOnWhileThereAreRowsToRemove(t *testing.T) {
-	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	goesOnWhileThereAreRows(t, install(t, pgtest.Start(t, "fsync=off").DSN()))
+}
+
+func goesOnWhileThereAreRows(t testing.TB, pool *pgxpool.Pool) {
 	o, s, grant := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
 	for i := range 250 {
 		grant(s.SetNX(t.Context(), fmt.Sprint(i), "token", time.Minute))
@@ -229,6 +321,13 @@ func TestSweepGoesOnWhileThereAreRowsToRemove(t *testing.T) {
 	}
 	if n := o.rows(); n != 2 {
 		t.Errorf("%d rows are left; want the one that is held, and the one that is locked", n)
+	}
+	o.exec("INSERT INTO lockstep.number SELECT convert_to(i::text, 'UTF8'), 1, '-infinity', '-infinity' FROM generate_series(1, 250) AS i")
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := o.rows(); n != 2 {
+		t.Errorf("with 250 numbers whose time is over, %d rows are left; want 2", n)
 	}
 }
 
@@ -320,7 +419,7 @@ func TestAnOlderInstallationIsUpgradedWhileLocksAreHeld(t *testing.T) {
 	outside{t, pool}.exec("SELECT lockstep.sweep()") // what a program of version 1 calls
 }
 
-func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
@@ -373,7 +472,10 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 
 // Programs wait for one key, and crash. Nobody takes another key, so each waiter pays for those before it.
 func TestWaitersThatCrashLeaveFewRows(t *testing.T) {
-	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	waitersLeaveFewRows(t, install(t, pgtest.Start(t, "fsync=off").DSN()))
+}
+
+func waitersLeaveFewRows(t testing.TB, pool *pgxpool.Pool) {
 	o := outside{t, pool}
 	granted(t)(pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)).SetNX(t.Context(), "held", "token", maxTTL))
 	for i := range 50 {
@@ -389,13 +491,17 @@ func TestWaitersThatCrashLeaveFewRows(t *testing.T) {
 // A call that is under way has locked the rows of its key, whose time is over. The sweep leaves them alone, and does
 // not wait.
 func TestASweepLeavesTheKeysOfCallsThatAreUnderWay(t *testing.T) {
-	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	leavesCallsUnderWay(t, install(t, pgtest.Start(t, "fsync=off").DSN()))
+}
+
+func leavesCallsUnderWay(t testing.TB, pool *pgxpool.Pool) {
 	o, s := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
 	first := granted(t)(s.SetNXNumbered(t.Context(), "k", "token", time.Minute, backends.Turn{}))
 	o.exec("UPDATE lockstep.lock SET expires = '-infinity', look = '-infinity'; UPDATE lockstep.number SET kept = '-infinity', look = '-infinity'")
+	o.exec("INSERT INTO lockstep.waiter (key, waiter, channel, holds, most, seen) VALUES ('k', 'waiter', 'nobody', '', 0, '-infinity')")
 	tx := begin(t, pool)
 	var number uint64
-	if err := tx.QueryRow(t.Context(), "SELECT number FROM lockstep.take('k', 'other', 60000000, 2, '', '', false, 200000)").Scan(&number); err != nil || number <= first {
+	if err := tx.QueryRow(t.Context(), "SELECT number FROM lockstep.take('k', 'other', 60000000, 2, 'waiter', '', false, 200000)").Scan(&number); err != nil || number <= first {
 		t.Fatal(number, err)
 	}
 	swept := make(chan error, 1)
@@ -405,6 +511,8 @@ func TestASweepLeavesTheKeysOfCallsThatAreUnderWay(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	case <-t.Context().Done():
+		t.Error("the sweep waits for the call")
 	case <-time.After(patience):
 		t.Error("the sweep waits for the call")
 	}

@@ -277,7 +277,7 @@ func TestAnInstallThatWaitsForAnotherSaysSo(t *testing.T) {
 }
 
 // rowsOf counts the rows of the table.
-func rowsOf(t *testing.T, db database) (n int) {
+func rowsOf(t testing.TB, db database) (n int) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock").Scan(&n); err != nil {
 		t.Fatal(err)

@@ -85,81 +85,131 @@ func TestAWeekOfProgramsThatLiveForASecondLeavesFewRows(t *testing.T) {
 
 // A table of an older program, or one that many programs have filled at once.
 func TestSweepGoesOnWhileThereAreRowsToRemove(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
-		db := d.fresh(t)
-		s := db.store().(sweeper)
-		for i := range 250 {
-			if r, err := s.SetNX(t.Context(), fmt.Sprint(i), "token", time.Minute); err != nil || !r.OK {
-				t.Fatal(r, err)
-			}
-		}
-		outside{t, db}.backdate(3 * time.Hour)
-		if r, err := s.SetNX(t.Context(), "held", "token", time.Minute); err != nil || !r.OK {
+	both(t, func(t *testing.T, d dialect) { goesOnWhileThereAreRows(t, d.fresh(t)) })
+}
+
+func goesOnWhileThereAreRows(t testing.TB, db database) {
+	s := db.store().(sweeper)
+	for i := range 250 {
+		if r, err := s.SetNX(t.Context(), fmt.Sprint(i), "token", time.Minute); err != nil || !r.OK {
 			t.Fatal(r, err)
 		}
-		if n := rowsOf(t, db); n != 250+1-4 {
-			t.Errorf("after one call that adds a row there are %d rows; want 4 of 250 to be gone", n)
-		}
-		if err := s.Sweep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := rowsOf(t, db); n != 1 {
-			t.Errorf("%d rows are left; want the one that is held", n)
-		}
-	})
+	}
+	outside{t, db}.backdate(3 * time.Hour)
+	if r, err := s.SetNX(t.Context(), "held", "token", time.Minute); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if n := rowsOf(t, db); n != 250+1-4 {
+		t.Errorf("after one call that adds a row there are %d rows; want 4 of 250 to be gone", n)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := rowsOf(t, db); n != 1 {
+		t.Errorf("%d rows are left; want the one that is held", n)
+	}
 }
 
 // Sweeps find keys that have been free for hours, just when somebody takes them.
 func TestASweepRemovesNoKeyThatIsTakenMeanwhile(t *testing.T) {
-	both(t, func(t *testing.T, d dialect) {
-		db := d.fresh(t)
-		s, o := db.store().(sweeper), outside{t, db}
-		keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
-		last := map[string]uint64{}
-		for round := range scale(60, 1000) {
-			o.exec("UPDATE lockstep_lock SET expires = 1, look = 1, kept = CASE WHEN `key` < ? THEN 1 ELSE kept END", []byte("d"))
-			start := make(chan struct{})
-			var all sync.WaitGroup
-			for range 2 {
-				all.Go(func() {
-					<-start
-					if err := s.Sweep(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			numbers := make([]uint64, len(keys))
-			for i, key := range keys {
-				all.Go(func() {
-					<-start
-					r, err := s.SetNXNumbered(t.Context(), key, fmt.Sprint("token ", round), 10*time.Minute, backends.Turn{})
-					if err != nil || !r.OK {
-						t.Errorf("SetNXNumbered = %+v, %v", r, err)
-					}
-					numbers[i] = r.Fence
-				})
-			}
-			close(start)
-			all.Wait()
-			for i, key := range keys {
-				if ok, err := s.ExpireIf(t.Context(), key, fmt.Sprint("token ", round), 20*time.Minute); err != nil || !ok {
-					t.Errorf("round %d: ExpireIf(%s) = %v, %v: a sweep has removed a lock that is held", round, key, ok, err)
+	both(t, func(t *testing.T, d dialect) { removesNoKeyThatIsTaken(t, d.fresh(t), scale(60, 1000)) })
+}
+
+func removesNoKeyThatIsTaken(t testing.TB, db database, rounds int) {
+	s, o := db.store().(sweeper), outside{t, db}
+	keys := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	last := map[string]uint64{}
+	for round := range rounds {
+		o.exec("UPDATE lockstep_lock SET expires = 1, look = 1, kept = CASE WHEN `key` < ? THEN 1 ELSE kept END", []byte("d"))
+		start := make(chan struct{})
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				<-start
+				if err := s.Sweep(t.Context()); err != nil {
+					t.Error(err)
 				}
-				if numbers[i] <= last[key] {
-					t.Errorf("round %d: the number of %s is %d after %d", round, key, numbers[i], last[key])
-				}
-				last[key] = numbers[i]
-			}
-			if t.Failed() {
-				return
-			}
+			})
 		}
-	})
+		numbers := make([]uint64, len(keys))
+		for i, key := range keys {
+			all.Go(func() {
+				<-start
+				r, err := s.SetNXNumbered(t.Context(), key, fmt.Sprint("token ", round), 10*time.Minute, backends.Turn{})
+				if err != nil || !r.OK {
+					t.Errorf("SetNXNumbered = %+v, %v", r, err)
+				}
+				numbers[i] = r.Fence
+			})
+		}
+		close(start)
+		all.Wait()
+		for i, key := range keys {
+			if ok, err := s.ExpireIf(t.Context(), key, fmt.Sprint("token ", round), 20*time.Minute); err != nil || !ok {
+				t.Errorf("round %d: ExpireIf(%s) = %v, %v: a sweep has removed a lock that is held", round, key, ok, err)
+			}
+			if numbers[i] <= last[key] {
+				t.Errorf("round %d: the number of %s is %d after %d", round, key, numbers[i], last[key])
+			}
+			last[key] = numbers[i]
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// All that is due is needed, but for one row. A sweep looks at all, and removes that.
+func TestASweepLeavesWhatIsNeeded(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) { leavesWhatIsNeeded(t, d.fresh(t)) })
+}
+
+func leavesWhatIsNeeded(t testing.TB, db database) {
+	s, o := db.store().(sweeper), outside{t, db}
+	grant := func(r backends.Result, err error) {
+		t.Helper()
+		if err != nil || !r.OK {
+			t.Fatal(r, err)
+		}
+	}
+	grant(s.SetNXNumbered(t.Context(), "numbered", "token", time.Minute, backends.Turn{}))
+	grant(s.SetNXFenced(t.Context(), "counted", "token", time.Minute))
+	grant(s.SetNX(t.Context(), "gone", "token", time.Minute))
+	o.backdate(2 * time.Hour)
+	grant(s.SetNX(t.Context(), "young", "token", time.Minute))
+	o.backdate(30 * time.Minute)
+	grant(s.SetNX(t.Context(), "held", "token", maxTTL))
+	grant(s.Enter(t.Context(), "permits", "token", maxTTL, backends.Admission{}))
+	o.SetForeign("foreign")
+	o.exec("UPDATE lockstep_lock SET look = 1")
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	found, err := db.QueryContext(t.Context(), "SELECT `key`, look < "+db.dialect.now+" FROM lockstep_lock ORDER BY `key`")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = found.Close() }()
+	var keys []string
+	for found.Next() {
+		var key string
+		var due bool
+		if err := found.Scan(&key, &due); err != nil {
+			t.Fatal(err)
+		}
+		if keys = append(keys, key); due {
+			t.Errorf("%s is due still", key)
+		}
+	}
+	if got, want := strings.Join(keys, " "), "counted foreign held numbered permits young"; found.Err() != nil || got != want {
+		t.Errorf("the keys %q are left, %v; want %q", got, found.Err(), want)
+	}
 }
 
 // A transaction that guards a lock may be long. A call that adds a row does not wait for it.
-func TestASweepDoesNotWaitForATransaction(t *testing.T) {
-	db := mariadb.fresh(t)
+func TestASweepDoesNotWaitForATransaction(t *testing.T) { doesNotWait(t, mariadb.fresh(t)) }
+
+func doesNotWait(t testing.TB, db database) {
 	s := db.store().(sweeper)
 	if r, err := s.SetNX(t.Context(), "k", "token", time.Minute); err != nil || !r.OK {
 		t.Fatal(r, err)

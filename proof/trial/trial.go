@@ -1,0 +1,63 @@
+// Package trial runs the body of a test that is to fail, since what it tests is broken on purpose.
+package trial
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Failures runs a body in place of a test, and returns what it complains of. After limit the ctx of the body
+// ends, so that a body that waits for what does not come fails soon.
+func Failures(t testing.TB, limit time.Duration, body func(t testing.TB)) []string {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	try, done := &trial{TB: t, ctx: ctx}, make(chan struct{})
+	go func() {
+		defer close(done)
+		body(try)
+	}()
+	<-done
+	for _, f := range slices.Backward(try.cleanups) {
+		f()
+	}
+	try.mu.Lock()
+	defer try.mu.Unlock()
+	return try.failures
+}
+
+// A trial notes the failures of a test, and leaves the real one alone.
+type trial struct {
+	testing.TB
+	ctx      context.Context
+	cleanups []func()
+
+	mu       sync.Mutex
+	failures []string
+}
+
+func (t *trial) note(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, text)
+}
+
+func (t *trial) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.failures) > 0
+}
+
+func (t *trial) Context() context.Context          { return t.ctx }
+func (t *trial) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
+func (t *trial) Error(args ...any)                 { t.note(fmt.Sprint(args...)) }
+func (t *trial) Errorf(format string, args ...any) { t.note(fmt.Sprintf(format, args...)) }
+func (t *trial) Fatal(args ...any)                 { t.note(fmt.Sprint(args...)); runtime.Goexit() }
+func (t *trial) Fatalf(format string, args ...any) {
+	t.note(fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
