@@ -217,8 +217,8 @@ func (s *MySQL) variables(ctx context.Context) (map[string]string, error) {
 	all := map[string]string{}
 	for _, statement := range []string{
 		`SHOW VARIABLES WHERE Variable_name IN ('version', 'server_uuid', 'hostname', 'port', 'datadir', 'read_only', 'super_read_only',
-			'autocommit', 'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'sync_binlog', 'log_bin', 'wsrep_on', 'wsrep_cluster_address', 'group_replication_group_name',
-			'group_replication_single_primary_mode', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled', 'transaction_isolation', 'tx_isolation')`,
+			'autocommit', 'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'sync_binlog', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_cluster_address', 'group_replication_group_name',
+			'group_replication_single_primary_mode', 'rpl_semi_sync_master_timeout', 'rpl_semi_sync_source_timeout', 'transaction_isolation', 'tx_isolation')`,
 		`SHOW STATUS WHERE Variable_name IN ('Uptime', 'Slaves_connected', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`,
 	} {
 		if err := s.pairs(ctx, statement, all); err != nil {
@@ -336,12 +336,26 @@ func (r *Report) inMySQL(is map[string]string, engine string) {
 	if is["log_bin"] == "ON" && is["sync_binlog"] != "1" {
 		r.find(ProblemPersistence, false, "after a crash a replica may not have the locks of the last moments: set it to 1", "sync_binlog is %s", is["sync_binlog"])
 	}
+	// A replica repeats statements at a time of its own, where a renewal may find the lease ended.
+	if is["log_bin"] == "ON" && is["binlog_format"] == "STATEMENT" {
+		r.find(ProblemReplicas, false, "a replica that falls behind forgets locks that are held, and a failover grants them again: set it to ROW or MIXED",
+			"binlog_format is STATEMENT")
+	}
 	waits := is["rpl_semi_sync_master_status"] == "ON" || is["rpl_semi_sync_source_status"] == "ON"
-	if r.Standbys > 0 && !waits {
+	limit, err := strconv.Atoi(cmp.Or(is["rpl_semi_sync_master_timeout"], is["rpl_semi_sync_source_timeout"]))
+	switch patience := time.Duration(limit) * time.Millisecond; {
+	case r.Standbys == 0:
+	case !waits:
 		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it: use semi-synchronous replication",
 			"%d replicas are connected, and a commit waits for none", r.Standbys)
+	case err == nil && patience < leastPatience:
+		r.find(ProblemReplicas, false, "a lock granted after that may be granted again after a failover: with a longer limit, none is granted while no replica answers",
+			"a commit waits for a replica for %v", patience)
 	}
 	if level := cmp.Or(is["transaction_isolation"], is["tx_isolation"]); level == "SERIALIZABLE" {
 		r.find(ProblemIsolation, false, "transactions of the application wait for more rows; the store needs no more than READ COMMITTED", "transaction_isolation is %s", level)
 	}
 }
+
+// leastPatience is a limit for semi-synchronous replication that a failover comes before.
+const leastPatience = time.Hour

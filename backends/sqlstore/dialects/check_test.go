@@ -125,6 +125,65 @@ func TestCheckOfMariaDBCountsItsReplicas(t *testing.T) {
 	wantClass(t, "SetNX on a replica", err, false, true)
 }
 
+func TestCheckOfMariaDBTellsHowLongACommitWaitsForAReplica(t *testing.T) {
+	t.Parallel()
+	p := startPair(t, time.Hour)
+	db := p.dial(p.primary)
+	if err := mariadb.install(t.Context(), db.db.DB); err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, check(t, db.db))
+	db.set("source_timeout", 10_000)
+	if r := check(t, db.db); r.Err() != nil || !strings.Contains(r.String(), "a commit waits for a replica for 10s") {
+		t.Errorf("Check = %v; want a finding that is not unsafe", r)
+	}
+	db.set("source_enabled", 0)
+	wantProblems(t, check(t, db.db), sqlstore.ProblemReplicas)
+}
+
+// A replica that is sent statements runs them later than the server did. So it finds ended what was renewed.
+func TestAReplicaThatIsSentStatementsForgetsALockThatIsHeld(t *testing.T) {
+	t.Parallel()
+	for format, forgets := range map[string]bool{"STATEMENT": true, "MIXED": false, "ROW": false} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			p := startPair(t, 0)
+			p.dial(p.primary).exec("SET GLOBAL binlog_format = " + format) // of connections from now on
+			db := p.dial(p.primary).db
+			if err := mariadb.install(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			want := []backends.Problem{sqlstore.ProblemReplicas}
+			if forgets {
+				want = append(want, sqlstore.ProblemReplicas)
+			}
+			wantProblems(t, check(t, db), want...)
+
+			const ttl = 5 * time.Second
+			s := db.store()
+			if r, err := s.SetNX(t.Context(), "k", "token", ttl); err != nil || !r.OK {
+				t.Fatal(r, err)
+			}
+			p.keepsUp()
+			replica := p.dial(p.replica)
+			replica.exec("STOP REPLICA")
+			for start := time.Now(); time.Since(start) < ttl+time.Second; time.Sleep(ttl / 5) {
+				if ok, err := s.ExpireIf(t.Context(), "k", "token", ttl); err != nil || !ok {
+					t.Fatal(ok, err)
+				}
+			}
+			if ok, err := s.ExpireIf(t.Context(), "k", "token", time.Hour); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			replica.exec("START REPLICA")
+			p.keepsUp()
+			if _, _, held := (outside{t, replica.db}).Get("k"); held == forgets {
+				t.Errorf("the replica has the lock: %v", held)
+			}
+		})
+	}
+}
+
 func wantClass(t *testing.T, what string, err error, permanent, unsent bool) {
 	t.Helper()
 	var p interface{ Permanent() bool }

@@ -47,7 +47,7 @@ func startPair(t *testing.T, patience time.Duration) *pair {
 func (p *pair) server() *mariadbtest.Server {
 	p.t.Helper()
 	p.made++
-	s := mariadbtest.Start(p.t, "log-bin", "loose-log-slave-updates", fmt.Sprint("server-id=", p.made))
+	s := mariadbtest.Start(p.t, "log-bin", "sync-binlog=1", "loose-log-slave-updates", fmt.Sprint("server-id=", p.made))
 	if p.patience > 0 {
 		db := p.dial(s)
 		if db.mysql {

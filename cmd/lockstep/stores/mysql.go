@@ -100,6 +100,12 @@ func remedyMySQL(f backends.Finding) string {
 	case sqlstore.ProblemTransactions:
 		return "autocommit=true in the DSN of the programs, and " + set("autocommit = ON")
 	case sqlstore.ProblemReplicas:
+		switch {
+		case strings.HasPrefix(f.Detail, "binlog_format"):
+			return set("binlog_format = ROW")
+		case strings.HasPrefix(f.Detail, "a commit waits"):
+			return set("rpl_semi_sync_master_timeout = 3600000")
+		}
 		return set("rpl_semi_sync_master_enabled = ON") + "; or show LOCKSTEP_FENCE to the resource"
 	case sqlstore.ProblemIsolation:
 		return set("tx_isolation = 'READ-COMMITTED'")
