@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
@@ -167,5 +168,35 @@ func (c *cluster) partition(m *member, on bool) {
 		if c.members[l.from] == m || c.members[l.to] == m {
 			l.set(on)
 		}
+	}
+}
+
+// A server does not even know that it has had the stream.
+func TestARestartForgetsAStreamInMemory(t *testing.T) {
+	t.Parallel()
+	c := start(t, 1, always)
+	js := newOutside(t, c.conn).js
+	install := func() {
+		t.Helper()
+		config := good()
+		config.Storage = jetstream.MemoryStorage
+		eventually(t, "the stream is made", func() bool {
+			_, err := js.CreateStream(t.Context(), config)
+			return err == nil
+		})
+	}
+	if err := js.DeleteStream(t.Context(), "LOCKSTEP"); err != nil {
+		t.Fatal(err)
+	}
+	install()
+	store := natsstore.New(c.conn, natsstore.WithMaxTTL(maxTTL))
+	if r, err := store.SetNX(t.Context(), "k", "token", 20*time.Minute); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	c.members[0].kill()
+	c.members[0].start(t)
+	install()
+	if held := heldOf(t, c, []string{"k"}); held > 0 {
+		t.Error("the lock is held; want it forgotten")
 	}
 }

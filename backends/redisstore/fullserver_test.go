@@ -167,3 +167,29 @@ func TestOnAFullServerAWaiterIsGrantedALockThatIsRefusedToOthers(t *testing.T) {
 		t.Errorf("SetNXNumbered of a waiter, which counts first, = %v", err)
 	}
 }
+
+// A server that evicts keys forgets locks that are held, and grants them again.
+func TestAServerThatEvictsKeysForgetsLocks(t *testing.T) {
+	t.Parallel()
+	for policy, forgets := range map[string]bool{"noeviction": false, "allkeys-lru": true, "volatile-ttl": true} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			s := goredis.New(dial(t, &client.Options{Addr: server.Addr()}), redisstore.WithMaxTTL(time.Hour))
+			if r, err := s.SetNX(t.Context(), "k", "token", time.Hour); err != nil || !r.OK {
+				t.Fatal(r, err)
+			}
+			if _, err := server.Do("CONFIG", "SET", "maxmemory-policy", policy); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, server)
+			_, _ = server.Do("SET", "other", "value") // there is no memory for it
+			if _, err := server.Do("CONFIG", "SET", "maxmemory", "0"); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := s.SetNX(t.Context(), "k", "another", time.Hour); err != nil || r.OK != forgets {
+				t.Errorf("SetNX of a lock that is held = %+v, %v; want it granted: %v", r, err, forgets)
+			}
+		})
+	}
+}
