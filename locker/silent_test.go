@@ -68,6 +68,60 @@ func TestAfterAnAttemptWithoutAnAnswerTheWaiterHasAnotherName(t *testing.T) {
 	})
 }
 
+// The message of an attempt that was given up may arrive last of all, when its cleanup has been answered.
+func TestAnOlderAttemptThatArrivesLateGetsNoReservation(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		const ttl = 30 * time.Second
+		s.store.Set("key", "other", time.Hour)
+		got := make(chan *locker.Lock, 1)
+		go func() {
+			l, err := c.Lock(t.Context(), "key", locker.WithTTL(ttl), locker.WithWait(time.Minute))
+			if err != nil {
+				t.Errorf("Lock = %v", err)
+			}
+			got <- l
+		}()
+		time.Sleep(time.Second) // its watch is active
+		over := s.hung()
+		time.Sleep(5 * time.Second)
+		s.mu.Lock()
+		var older locker.Request // the last one that names the waiter
+		for _, req := range s.acquires {
+			if req.Waiter != "" {
+				older = req
+			}
+		}
+		s.mu.Unlock()
+		over()
+		time.Sleep(20 * time.Second)
+		arrived := false
+		s.mu.Lock()
+		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			if lease, err := s.Locker.Acquire(context.WithoutCancel(t.Context()), older); !errors.Is(err, locker.ErrHeld) {
+				t.Errorf("the older attempt gets %v, %v; want what is reserved for the newer one held", lease, err)
+			}
+			arrived = true
+			return next()
+		}
+		s.mu.Unlock()
+		released := time.Now()
+		if ok, err := s.store.DeleteIf(t.Context(), "key", "other"); !ok || err != nil {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+		l := <-got
+		s.mu.Lock()
+		s.onAcquire = nil
+		s.mu.Unlock()
+		if took := time.Since(released); took > time.Second || !arrived || older.Waiter == "" {
+			t.Errorf("the newer attempt has the lock %v after the release; the older one, of waiter %q, has arrived: %v", took, older.Waiter, arrived)
+		}
+		if list, err := s.store.Inspect(t.Context(), "key"); err != nil || list.Waiting > 0 {
+			t.Errorf("Inspect = %+v, %v; want nobody in the queue", list, err)
+		}
+		mustUnlock(t, l)
+	})
+}
+
 func TestACallLeavesFewAttemptsBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		over := s.hung()
