@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,6 +134,25 @@ var orderedSentences = []sentence{
 			x.leave(key, reader.value())
 		}
 		x.eventually("the writer enters", life{latest: time.Now()}, func() bool { return x.enterAs(all[0]).OK })
+	}},
+	{"a reader behind many writers that make no attempt enters after a reservation for each, and a writer the next time at once", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		dead := x.manyDead()
+		x.waiters(key, slices.Repeat([]backends.Admission{writes}, dead)...)
+		reader := x.waiters(key, reads)[0]
+		x.leave(key, "before")
+		most := time.Duration(dead) * (backends.Reservation + x.Resolution)
+		x.eventually("the reader enters", life{latest: time.Now().Add(most)}, func() bool { return x.enterAs(reader).OK })
+		next := x.waiters(key, writes)[0]
+		if res := x.enterAs(next); res.Position != 1 {
+			x.Errorf("Enter of the next writer = %+v; want position 1", res)
+		}
+		reserved := x.leaveFor(key, reader.value())
+		x.wantWoken(next.waiter)
+		if res := x.enterAs(next); !res.OK && (x.Bubble || x.lasts(reserved)) {
+			x.Errorf("Enter of the writer that was woken = %+v; want it granted", res)
+		}
 	}},
 	{"a reservation lasts for three round trips of its waiter", func(x *fixture) {
 		x.inTime("there is a reservation", func(key string) bool {

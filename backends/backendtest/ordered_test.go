@@ -136,6 +136,18 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		},
 	},
 	{
+		bug:    "nobody gets past ten waiters that make no attempt",
+		breaks: "a reader behind many writers that make no attempt enters after a reservation for each, and a writer the next time at once",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				if state, err := m.Inspect(ctx, key); err == nil && state.Waiting > 10 && state.Holding == 0 {
+					return backends.Result{Left: backends.Reservation, Position: state.Waiting}, nil
+				}
+				return m.Enter(ctx, key, token, ttl, a)
+			}}
+		},
+	},
+	{
 		bug:    "a reservation is for whoever comes",
 		breaks: "a reservation that is not taken ends, and the next waiter can have the key",
 		store: func(m *memory.Store) backends.OrderedStore {

@@ -233,6 +233,29 @@ var lateSentences = []sentence{
 		x.wantWokenAfter(all[3], x.pass(key, all[1].value())) // and not the late one in its place
 		x.askUntilGranted(all[3], true)
 	}},
+	{"a waiter behind many that make no attempt has the key after a reservation for each, and another the next time at once", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		dead := x.manyDead()
+		x.line(key, dead)
+		w := x.newWaiter(key)
+		x.wantPosition(w, dead+1)
+		reserved := x.pass(key, "before")
+		for asked := 1; !x.ask(w, true).OK; asked++ {
+			if asked > dead {
+				x.Fatalf("the waiter was refused %d times behind %d that make no attempt", asked, dead)
+			}
+			x.lapse(key, reserved)
+			reserved = life{latest: time.Now().Add(backends.Reservation)} // the next one has it from the next attempt on
+		}
+		next := x.newWaiter(key)
+		x.wantPosition(next, 1)
+		reserved = x.pass(key, w.value())
+		x.wantWoken(next)
+		if res := x.ask(next, false); !res.OK && (x.Bubble || x.lasts(reserved)) {
+			x.Errorf("SetNXQueued of the waiter that was woken = %+v; want it granted", res)
+		}
+	}},
 	{"with InOrder, a late waiter is granted a free key before the waiters behind it", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)
@@ -304,6 +327,15 @@ var lateSentences = []sentence{
 			})
 		}
 	}},
+}
+
+// manyDead is how many waiters make no attempt: more than a store looks at in one call, if it does not look
+// at all.
+func (x *fixture) manyDead() int {
+	if x.Bubble {
+		return 40
+	}
+	return 12 // each takes a reservation
 }
 
 // lateForLong is for fake time.

@@ -406,6 +406,30 @@ var lateDoubles = []broken[backends.QueuedStore]{
 		}),
 	},
 	{
+		bug:    "nobody gets past ten waiters that make no attempt",
+		breaks: "a waiter behind many that make no attempt has the key after a reservation for each, and another the next time at once",
+		store: badQueue(func(m *memory.Store) setNXQueuedFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+				if state, err := m.Inspect(ctx, key); err == nil && t.InOrder && state.Waiting > 10 {
+					return backends.Result{Left: backends.Reservation, Position: state.Waiting}, nil
+				}
+				return m.SetNXQueued(ctx, key, value, ttl, t)
+			}
+		}),
+	},
+	{
+		bug:    "behind forty waiters nobody is woken",
+		breaks: "a waiter behind many that make no attempt has the key after a reservation for each, and another the next time at once",
+		store: badWait(func(m *memory.Store) watchQueuedFunc {
+			return func(ctx context.Context, key, waiter string, wake func()) error {
+				if state, err := m.Inspect(ctx, key); err == nil && state.Waiting >= 40 {
+					wake = func() {}
+				}
+				return m.WatchQueued(ctx, key, waiter, wake)
+			}
+		}),
+	},
+	{
 		bug:    "a late waiter is the last again",
 		breaks: "with InOrder, a late waiter is granted a free key before the waiters behind it",
 		store:  passedOver,
