@@ -30,21 +30,22 @@ var byCount, byClock any = "", milliseconds(backends.FenceRetention)
 // the last number and one more if that is greater. It is one script, also for a free lock. A
 // counter that holds no number, or is at the end of all numbers, is an error: nothing is granted.
 func (s *Store) SetNXNumbered(ctx context.Context, key, token string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	a := attempt{key: s.config.prefix + key, token: token, ttl: ttl, turn: t, numbered: true}
 	if t.Waiter == "" && !t.InOrder {
-		return s.numberAlone(ctx, key, token, ttl, byClock)
+		return s.setAlone(ctx, &a)
 	}
 	if err := s.scripts("numbered"); err != nil {
 		return backends.Result{}, err
 	}
-	return s.setInTurn(ctx, key, token, ttl, t, true)
+	return s.setInTurn(ctx, &a)
 }
 
 // SetNXFenced is SetNX, and counts new ownerships.
 func (s *Store) SetNXFenced(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
-	return s.numberAlone(ctx, key, token, ttl, byCount)
+	return s.numberAlone(ctx, s.config.prefix+key, token, ttl, byCount)
 }
 
-// numberAlone asks without the queue.
+// numberAlone grants a numbered lock without its queue. The key has the prefix.
 func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Duration, how any) (backends.Result, error) {
 	if err := s.scripts("numbered"); err != nil {
 		return backends.Result{}, err
@@ -52,7 +53,7 @@ func (s *Store) numberAlone(ctx context.Context, key, token string, ttl time.Dur
 	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
-	return s.ops.number(ctx, s.line, s.config.prefix+key, token, lifeOfKey(ttl), how)
+	return s.ops.number(ctx, s.line, key, token, lifeOfKey(ttl), how)
 }
 
 // withNumber reads the number of a grant.

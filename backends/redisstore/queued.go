@@ -40,46 +40,103 @@ func (s *Store) SetNXQueued(ctx context.Context, key, token string, ttl time.Dur
 	if t.Waiter == "" && !t.InOrder { // the usual case for a free lock
 		return s.SetNX(ctx, key, token, ttl)
 	}
-	return s.setInTurn(ctx, key, token, ttl, t, false)
+	return s.setInTurn(ctx, &attempt{key: s.config.prefix + key, token: token, ttl: ttl, turn: t})
 }
 
-func (s *Store) setInTurn(
-	ctx context.Context, key, token string, ttl time.Duration, t backends.Turn, numbered bool,
-) (backends.Result, error) {
-	if err := s.granting(ctx, ttl); err != nil {
+// attempt is one call of SetNXQueued or SetNXNumbered. Its key has the prefix.
+type attempt struct {
+	key, token string
+	ttl        time.Duration
+	turn       backends.Turn
+	numbered   bool
+}
+
+func (s *Store) setInTurn(ctx context.Context, a *attempt) (backends.Result, error) {
+	if err := s.granting(ctx, a.ttl); err != nil {
 		return backends.Result{}, err
 	}
-	if err := s.turnError(t); err != nil {
+	if err := s.turnError(a.turn); err != nil {
 		return backends.Result{}, err
 	}
-	full, ms, member, inOrder := s.config.prefix+key, lifeOfKey(ttl), "", ""
-	if !t.InOrder && s.queues() && s.turns.LikelyFree(full, t.Waiter) {
-		if r, err := s.setIfFree(ctx, full, token, ms, numbered); r.OK || err != nil {
+	switch {
+	case a.turn.InOrder:
+		return s.setInOrder(ctx, a)
+	case s.queues():
+		return s.setAsWaiter(ctx, a)
+	}
+	return s.setAlone(ctx, a)
+}
+
+// setInOrder takes a free key only for the head of the queue.
+func (s *Store) setInOrder(ctx context.Context, a *attempt) (backends.Result, error) {
+	mine, member := s.join(a)
+	r, err := s.enqueue(ctx, a, mine, member)
+	return s.inQueue(mine, member, r, err)
+}
+
+// setAsWaiter takes a free key whoever is in the queue. Where the lock and its queue can't be used
+// together, it uses the lock alone.
+func (s *Store) setAsWaiter(ctx context.Context, a *attempt) (backends.Result, error) {
+	if s.turns.LikelyFree(a.key, a.turn.Waiter) {
+		if r, err := s.setLikelyFree(ctx, a); r.OK || err != nil {
 			return r, err
 		}
 	}
-	var mine *turns.Turn
-	if t.Waiter != "" {
-		member = s.member(t.Waiter)
-		if mine = s.turns.Ask(full, t.Waiter, member); mine == nil {
-			member = ""
-		}
+	mine, member := s.join(a)
+	if mine == nil {
+		return s.setAlone(ctx, a)
 	}
-	if !t.InOrder && (mine == nil || !s.queues()) {
-		return s.setAlone(ctx, key, token, ttl, numbered)
-	}
-	if t.InOrder {
-		inOrder = "in order"
-	}
-	r, err := s.enqueue(ctx, full, token, ms, member, inOrder, keep(t, ttl), s.lostChannel(mine), numbered)
-	if !t.InOrder && (isMoving(err) || isKeptOut(err)) {
-		r, alone := s.setAlone(ctx, key, token, ttl, numbered)
+	r, err := s.enqueue(ctx, a, mine, member)
+	if isMoving(err) || isKeptOut(err) {
+		r, alone := s.setAlone(ctx, a)
 		s.noteKeptOut(err, alone)
 		return r, alone
 	}
-	if mine != nil && !s.asked(mine, r, err) {
-		go s.quit(full, member) // what was sent before may have been there first
+	return s.inQueue(mine, member, r, err)
+}
+
+// setLikelyFree takes a key that is likely to be free. The script of the queue costs the server five
+// times as much as SET. A key that is not free costs this one call more.
+func (s *Store) setLikelyFree(ctx context.Context, a *attempt) (backends.Result, error) {
+	if a.numbered {
+		return s.ops.number(ctx, s.line, a.key, a.token, lifeOfKey(a.ttl), byClock)
 	}
+	return setIfFree(ctx, s.line, a.key, a.token, lifeOfKey(a.ttl))
+}
+
+// setAlone takes the key without its queue, which may have been tried before.
+func (s *Store) setAlone(ctx context.Context, a *attempt) (backends.Result, error) {
+	if a.numbered {
+		return s.numberAlone(ctx, a.key, a.token, a.ttl, byClock)
+	}
+	return s.set(ctx, a.key, a.token, a.ttl)
+}
+
+// join returns the turn of the waiter, and what the queue has of it. There is none for a caller that
+// does not wait, or has no watch: it gets no position.
+func (s *Store) join(a *attempt) (mine *turns.Turn, member string) {
+	if a.turn.Waiter == "" {
+		return nil, ""
+	}
+	member = s.member(a.turn.Waiter)
+	if mine = s.turns.Ask(a.key, a.turn.Waiter, member); mine == nil {
+		return nil, ""
+	}
+	return mine, member
+}
+
+// enqueue sends the script of the queue.
+func (s *Store) enqueue(ctx context.Context, a *attempt, mine *turns.Turn, member string) (backends.Result, error) {
+	inOrder, ms, keep, lost := "", lifeOfKey(a.ttl), keep(a.turn, a.ttl), s.lostChannel(mine)
+	if a.turn.InOrder {
+		inOrder = "in order"
+	}
+	if a.numbered {
+		return withNumber(enqueued(once(ctx, s.line, scripts.Numbered, a.key, queueKey(a.key), fenceKey(a.key),
+			a.token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, lost, byClock)))
+	}
+	r, _, err := enqueued(once(ctx, s.line, scripts.Enqueue, a.key, queueKey(a.key),
+		a.token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, lost))
 	return r, err
 }
 
@@ -92,6 +149,15 @@ func (s *Store) lostChannel(t *turns.Turn) string {
 	return ""
 }
 
+// inQueue is the result of enqueue. A waiter whose watch has ended meanwhile leaves the queue: what was
+// sent before may have been there first.
+func (s *Store) inQueue(mine *turns.Turn, member string, r backends.Result, err error) (backends.Result, error) {
+	if mine != nil && !s.asked(mine, r, err) {
+		go s.quit(mine.Key, member)
+	}
+	return r, err
+}
+
 // asked notes the answer to an attempt in the queue. It is false if nobody will use the position.
 func (s *Store) asked(t *turns.Turn, r backends.Result, err error) bool {
 	switch {
@@ -101,36 +167,6 @@ func (s *Store) asked(t *turns.Turn, r backends.Result, err error) bool {
 		s.turns.Placed(t, true)
 	}
 	return s.turns.Asked(t, r.OK)
-}
-
-// setAlone asks without the queue.
-func (s *Store) setAlone(ctx context.Context, key, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	if numbered {
-		return s.numberAlone(ctx, key, token, ttl, byClock)
-	}
-	return s.SetNX(ctx, key, token, ttl)
-}
-
-// setIfFree asks for a key that is likely to be free. The script of the queue costs the server five times
-// as much as SET. A key that is not free costs this one call more.
-func (s *Store) setIfFree(ctx context.Context, full, token string, ms int64, numbered bool) (backends.Result, error) {
-	if numbered {
-		return s.ops.number(ctx, s.line, full, token, ms, byClock)
-	}
-	return stored(s.line.once(ctx, "SET", full, token, "NX", "PX", ms))
-}
-
-// enqueue asks in the queue.
-func (s *Store) enqueue(
-	ctx context.Context, full, token string, ms int64, member, inOrder string, keep int64, lost string, numbered bool,
-) (backends.Result, error) {
-	if numbered {
-		return withNumber(enqueued(once(ctx, s.line, scripts.Numbered,
-			full, queueKey(full), fenceKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, lost, byClock)))
-	}
-	r, _, err := enqueued(once(ctx, s.line, scripts.Enqueue,
-		full, queueKey(full), token, ms, member, inOrder, reservation, s.counted(), queueLifeMs, keep, lost))
-	return r, err
 }
 
 var reservation, queueLifeMs any = milliseconds(backends.Reservation), milliseconds(queueLife)
@@ -170,11 +206,11 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 
 // pass is DeleteIf. If the lock and its queue can't be used together, it releases the lock alone:
 // the waiters find out when they look.
-func (s *Store) pass(ctx context.Context, key, token string) (bool, error) {
-	reply, err := once(ctx, s.line, scripts.Pass, s.passing(key, token)...)
+func (s *Store) pass(ctx context.Context, l link, key, token string) (bool, error) {
+	reply, err := once(ctx, l, scripts.Pass, s.passing(key, token)...)
 	ok, err := s.passed(key, reply, err)
 	if isMoving(err) || isKeptOut(err) {
-		ok, alone := yes(once(ctx, s.line, scripts.Release, s.releasing(key, token)...))
+		ok, alone := yes(once(ctx, l, scripts.Release, s.releasing(key, token)...))
 		s.noteKeptOut(err, alone)
 		return ok, alone
 	}

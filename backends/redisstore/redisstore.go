@@ -110,23 +110,15 @@ func (s *Store) Prompt() bool { return prompt.Of(s.exec) }
 // SetNX stores token under key for ttl if key is free or holds token already, and never makes that
 // live shorter than it would have.
 func (s *Store) SetNX(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
+	return s.set(ctx, s.config.prefix+key, token, ttl)
+}
+
+// set is SetNX for a key with its prefix.
+func (s *Store) set(ctx context.Context, key, token string, ttl time.Duration) (backends.Result, error) {
 	if err := s.granting(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
-	return s.counts(s.ops.grant(ctx, s.line, s.config.prefix+key, token, lifeOfKey(ttl)))
-}
-
-// stored reads the reply of SET NX.
-func stored(reply any, err error) (backends.Result, error) {
-	switch {
-	case err != nil:
-		return backends.Result{}, err
-	case reply == "OK":
-		return backends.Result{OK: true}, nil
-	case reply != nil: // meant for another command
-		return backends.Result{}, unexpected(reply)
-	}
-	return backends.Result{}, nil
+	return s.counts(s.ops.grant(ctx, s.line, key, token, lifeOfKey(ttl)))
 }
 
 // acquired reads the reply of acquire.lua.

@@ -21,18 +21,13 @@ import (
 type transactional struct{ scripted }
 
 func (s transactional) grant(ctx context.Context, l link, key, token string, ms int64) (backends.Result, error) {
-	r, err := stored(l.once(ctx, "SET", key, token, "NX", "PX", ms))
-	if r.OK || err != nil {
-		return r, err
-	}
-	return s.inspect(ctx, l, key, token, ms)
+	return setOrInspect(ctx, l, key, token, ms, s.inspect)
 }
 
 func (s transactional) extend(ctx context.Context, l link, key, token string, ms int64) (bool, error) {
 	return s.prolong(ctx, l, key, token, ms, false)
 }
 
-// inspect goes on where SET NX PX found the key.
 func (s transactional) inspect(ctx context.Context, l link, key, token string, ms int64) (r backends.Result, err error) {
 	err = l.on(ctx, key, func(p *pinned) error {
 		for range maxTurns {
@@ -41,9 +36,7 @@ func (s transactional) inspect(ctx context.Context, l link, key, token string, m
 			case err != nil:
 				return err
 			case value == nil:
-				var stored any
-				stored, err = p.once(ctx, "SET", key, token, "NX", "PX", ms)
-				r.OK = stored == "OK"
+				r, err = setIfFree(ctx, p, key, token, ms)
 			case value == token:
 				r.OK, err = s.prolong(ctx, p, key, token, ms, true)
 			default:

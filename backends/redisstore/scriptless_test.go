@@ -18,6 +18,7 @@ import (
 type restless struct {
 	driver.Executor
 	value any // that is read
+	set   any // the reply to a SET on the connection of the call
 	abort bool
 	sent  [][]any
 }
@@ -44,6 +45,8 @@ func (r *restless) Pipeline(_ context.Context, commands ...[]any) ([]any, error)
 			replies[i] = r.value
 		case "PTTL", "DEL":
 			replies[i] = int64(1)
+		case "SET":
+			replies[i] = r.set
 		}
 		if queued != nil && command[0] != "MULTI" {
 			queued = append(queued, replies[i])
@@ -72,6 +75,25 @@ func TestWithoutScriptsAKeyThatChangesAllTheTimeIsAnErrorInTheEnd(t *testing.T) 
 	r := &restless{value: "token", abort: true}
 	if ok, err := New(r, WithoutScripts()).DeleteIf(t.Context(), "a", "token"); ok || !errors.Is(err, errChanging) {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
+	}
+}
+
+// A key that has become free since the first SET is set again: the reply ends the call.
+func TestWithoutScriptsTheSecondSetIsTheLastCommand(t *testing.T) {
+	full := &driver.ReplyError{Text: "OOM command not allowed"}
+	for _, c := range []struct {
+		reply any
+		want  backends.Result
+		err   error
+	}{{"OK", backends.Result{OK: true}, nil}, {full, backends.Result{}, full}} {
+		r := &restless{set: c.reply}
+		got, err := New(r, WithoutScripts()).SetNX(t.Context(), "a", "token", time.Second)
+		if got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("SetNX = %+v, %v; want %+v, %v", got, err, c.want, c.err)
+		}
+		if last := r.sent[len(r.sent)-1]; last[0] != "SET" {
+			t.Errorf("sent %q after the reply %v to SET", last, c.reply)
+		}
 	}
 }
 

@@ -66,9 +66,9 @@ func (s sharing) setNX(ctx context.Context, key, token string, ttl time.Duration
 			return
 		}
 		stack.Go(func() (backends.Result, error) {
-			return acquired(once(ctx, s.line, scripts.Acquire, full, token, ms))
+			return s.ops.inspect(ctx, s.line, full, token, ms)
 		}, pipeline.ErrStranded, then)
-	}, "SET", full, token, "NX", "PX", ms)
+	}, setNXPX(full, token, ms)...)
 }
 
 func (s sharing) deleteIf(ctx context.Context, key, token string, then func(ok bool, err error)) {
