@@ -59,7 +59,7 @@ func (s *rows) Enter(ctx context.Context, key, token string, ttl time.Duration, 
 	if err := a.Validate(); err != nil {
 		return backends.Result{}, backends.Invalid(err.Error())
 	}
-	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, grants, name, func(r *record) (until int64, err error) {
 		s.own.shown(r.server)
 		res, until, err = r.enter(token, life, a)
 		return until, err
@@ -128,7 +128,7 @@ func (s *rows) Renew(ctx context.Context, key, token string, ttl time.Duration) 
 	if err != nil {
 		return false, err
 	}
-	ok, err := s.changeHold(ctx, s.renewals, name, token, func(r *record, all []hold, mine int) error {
+	ok, err := s.changeHold(ctx, renewals, name, token, func(r *record, all []hold, mine int) error {
 		longest := r.expires // an operator may have made it longer
 		all[mine].Expires = max(all[mine].Expires, r.now+life)
 		err := r.keep(string(r.value), all)
@@ -144,15 +144,15 @@ func (s *rows) Leave(ctx context.Context, key, token string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok, err := s.changeHold(ctx, s.releases, name, token, func(r *record, all []hold, mine int) error {
+	ok, err := s.changeHold(ctx, releases, name, token, func(r *record, all []hold, mine int) error {
 		return r.keep(string(r.value), slices.Delete(all, mine, mine+1))
 	})
 	return s.released(key, token, ok, err)
 }
 
 // changeHold changes the holds of a key that has the hold token, before its end.
-func (s *rows) changeHold(ctx context.Context, on lane, key []byte, token string, by func(r *record, all []hold, mine int) error) (ok bool, err error) {
-	err = s.change(ctx, on, key, func(r *record) (until int64, err error) {
+func (s *rows) changeHold(ctx context.Context, from lane, key []byte, token string, by func(r *record, all []hold, mine int) error) (ok bool, err error) {
+	err = s.change(ctx, from, key, func(r *record) (until int64, err error) {
 		all, err := r.shared()
 		mine := find(all, token)
 		if ok = mine >= 0; !ok {
@@ -170,7 +170,7 @@ func (s *rows) TransferHold(ctx context.Context, key, from, token string, ttl ti
 	if err != nil {
 		return backends.Result{}, err
 	}
-	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, grants, name, func(r *record) (until int64, err error) {
 		s.own.shown(r.server)
 		res, until, err = r.transfer(from, token, life, numbered)
 		return until, err

@@ -163,7 +163,7 @@ func (s *rows) Inspect(ctx context.Context, key string) (_ backends.State, err e
 	}
 	var r record
 	defer s.own.settle()
-	err = s.grants(ctx, func(ctx context.Context, c *databaseConn, _ bool) error {
+	err = s.on(ctx, grants, func(ctx context.Context, c *databaseConn, _ bool) error {
 		return r.scan(c.QueryRowContext(ctx, s.dialect.read, name).Scan)
 	})
 	if err != nil {
@@ -279,7 +279,7 @@ func (s *rows) Evict(ctx context.Context, key, seen string, e backends.Eviction)
 		return false, err
 	}
 	defer s.own.settle()
-	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, grants, name, func(r *record) (until int64, err error) {
 		ok, until, err = r.evict(seen, e)
 		return until, err
 	})

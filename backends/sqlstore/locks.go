@@ -30,7 +30,7 @@ func (s *rows) take(ctx context.Context, key, value string, ttl time.Duration, n
 	if err != nil {
 		return backends.Result{}, err
 	}
-	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, grants, name, func(r *record) (until int64, err error) {
 		res = backends.Result{}
 		s.own.shown(r.server)
 		ours, err := r.has(value)
@@ -68,9 +68,9 @@ func (s *rows) ExpireIf(ctx context.Context, key, value string, ttl time.Duratio
 		return false, err
 	}
 	// one statement instead of two, if the value has the key
-	ok, err := s.exec(ctx, s.renewals, name, s.dialect.extend, life, name, []byte(value))
+	ok, err := s.exec(ctx, renewals, name, s.dialect.extend, life, name, []byte(value))
 	if !ok && err == nil {
-		ok, err = s.changeOwn(ctx, s.renewals, name, value, func(r *record) bool {
+		ok, err = s.changeOwn(ctx, renewals, name, value, func(r *record) bool {
 			r.expires = max(r.expires, r.now+life)
 			return true
 		})
@@ -84,9 +84,9 @@ func (s *rows) DeleteIf(ctx context.Context, key, value string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok, err := s.exec(ctx, s.releases, name, s.dialect.release, name, []byte(value)) // as in ExpireIf
+	ok, err := s.exec(ctx, releases, name, s.dialect.release, name, []byte(value)) // as in ExpireIf
 	if !ok && err == nil {
-		ok, err = s.changeOwn(ctx, s.releases, name, value, func(r *record) bool {
+		ok, err = s.changeOwn(ctx, releases, name, value, func(r *record) bool {
 			r.put(kindFree, "", r.now)
 			return true
 		})
@@ -104,7 +104,7 @@ func (s *rows) RaiseFence(ctx context.Context, key, value string, to uint64) (la
 		return false, err
 	}
 	defer s.own.settle()
-	return s.changeOwn(ctx, s.grants, name, value, func(r *record) bool {
+	return s.changeOwn(ctx, grants, name, value, func(r *record) bool {
 		if r.kept > r.now && r.last > int64(to) {
 			return false
 		}
@@ -114,8 +114,8 @@ func (s *rows) RaiseFence(ctx context.Context, key, value string, to uint64) (la
 }
 
 // changeOwn changes a key that has the token value, before its end.
-func (s *rows) changeOwn(ctx context.Context, on lane, key []byte, value string, by func(r *record) bool) (ok bool, err error) {
-	err = s.change(ctx, on, key, func(r *record) (until int64, err error) {
+func (s *rows) changeOwn(ctx context.Context, from lane, key []byte, value string, by func(r *record) bool) (ok bool, err error) {
+	err = s.change(ctx, from, key, func(r *record) (until int64, err error) {
 		ok, err = r.has(value)
 		until = r.expires
 		if ok {
@@ -132,7 +132,7 @@ func (s *rows) Transfer(ctx context.Context, key, from, value string, ttl time.D
 	if err != nil {
 		return backends.Result{}, err
 	}
-	err = s.change(ctx, s.grants, name, func(r *record) (until int64, err error) {
+	err = s.change(ctx, grants, name, func(r *record) (until int64, err error) {
 		res = backends.Result{}
 		s.own.shown(r.server)
 		ours, err := r.has(value)

@@ -22,9 +22,10 @@ type rows struct {
 	dialect dialect
 	own     *reserve[*databaseConn] // for renewals and releases
 
-	// A statement that writes waits for writing. A grant first waits for granting. So one grant at most is
-	// before what holders write: a renewal does not wait behind all who want a lock.
-	writing, granting slot
+	// A statement that writes waits for writing, with a connection. A grant first waits for granting, and a
+	// holder for ending. So one grant at most is before what holders write: a renewal does not wait behind all
+	// who want a lock. And two connections at most wait, not one for each call.
+	writing, granting, ending slot
 
 	file *file // nil: a server has the database
 }
@@ -33,21 +34,20 @@ type rows struct {
 type slot chan struct{}
 
 // A lane is where the connections for the statements of a call come from.
-type lane func(ctx context.Context, fn work[*databaseConn]) error
+type lane int
 
-// grants is the lane of calls that take a lock, and of those that nobody needs to hold one.
-func (s *rows) grants(ctx context.Context, fn work[*databaseConn]) error {
+const (
+	grants   lane = iota // for calls that take a lock, and for those that nobody needs to hold one
+	renewals             // this and the next are for holders
+	releases
+)
+
+func (s *rows) on(ctx context.Context, from lane, fn work[*databaseConn]) error {
 	fn = s.inPlace(fn)
-	return s.own.attempt(ctx, func(c *databaseConn) error { return fn(ctx, c, false) })
-}
-
-// renewals and releases are the lanes of holders.
-func (s *rows) renewals(ctx context.Context, fn work[*databaseConn]) error {
-	return s.own.holder(ctx, true, s.inPlace(fn))
-}
-
-func (s *rows) releases(ctx context.Context, fn work[*databaseConn]) error {
-	return s.own.holder(ctx, false, s.inPlace(fn))
+	if from == grants {
+		return s.own.attempt(ctx, func(c *databaseConn) error { return fn(ctx, c, false) })
+	}
+	return s.own.holder(ctx, from == renewals, fn)
 }
 
 // inPlace is fn, unless the database is no longer where others find it.
@@ -250,11 +250,11 @@ const races = 100
 var errRaces = backends.AsUnsent(fmt.Errorf("other calls were quicker on the same key %d times; nothing was done: try again", races))
 
 // change lets decide change the row of a key. The change is made only before the time until.
-func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *record) (until int64, err error)) error {
-	grants := false
+func (s *rows) change(ctx context.Context, from lane, key []byte, decide func(r *record) (until int64, err error)) error {
+	inTurn := false
 	for range races {
 		var was record
-		err := on(ctx, func(ctx context.Context, c *databaseConn, _ bool) error {
+		err := s.on(ctx, from, func(ctx context.Context, c *databaseConn, _ bool) error {
 			return was.scan(c.QueryRowContext(ctx, s.dialect.read, key).Scan)
 		})
 		if err != nil {
@@ -265,14 +265,14 @@ func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *r
 		if err != nil || is.equal(&was) {
 			return err
 		}
-		if is.grants && !grants {
+		if is.grants && !inTurn {
 			if err := s.granting.take(ctx); err != nil {
 				return err
 			}
 			defer s.granting.give() // after all rounds: at the end of the line again, others would always be quicker
-			grants = true
+			inTurn = true
 		}
-		done, err := s.write(ctx, on, key, &was, &is, until)
+		done, err := s.write(ctx, from, key, &was, &is, until)
 		if err == nil && done && was.kind == kindMissing {
 			s.tidy(ctx)
 		}
@@ -284,18 +284,24 @@ func (s *rows) change(ctx context.Context, on lane, key []byte, decide func(r *r
 }
 
 // write returns false if the row is no longer as it was, or if it is too late.
-func (s *rows) write(ctx context.Context, on lane, key []byte, was, is *record, until int64) (bool, error) {
+func (s *rows) write(ctx context.Context, from lane, key []byte, was, is *record, until int64) (bool, error) {
 	if was.kind == kindMissing {
-		return s.exec(ctx, on, key, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept, is.look())
+		return s.exec(ctx, from, key, s.dialect.insert, key, is.kind, is.value, is.expires, is.holds, is.last, is.kept, is.look())
 	}
-	return s.exec(ctx, on, key, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
+	return s.exec(ctx, from, key, s.dialect.swap, is.kind, is.value, is.expires, is.holds, is.last, is.kept,
 		key, was.kind, was.value, was.expires, was.holds, was.last, was.kept, until)
 }
 
 // exec runs a statement that changes the row of a key, and tells whether it has.
-func (s *rows) exec(ctx context.Context, on lane, key []byte, statement string, args ...any) (changed bool, err error) {
+func (s *rows) exec(ctx context.Context, from lane, key []byte, statement string, args ...any) (changed bool, err error) {
+	if from != grants {
+		if err := s.ending.take(ctx); err != nil {
+			return false, err
+		}
+		defer s.ending.give()
+	}
 	var result sql.Result
-	err = on(ctx, func(ctx context.Context, c *databaseConn, kept bool) (err error) {
+	err = s.on(ctx, from, func(ctx context.Context, c *databaseConn, kept bool) (err error) {
 		if err := s.writing.take(ctx); err != nil { // not before: a call may wait for a connection
 			return err
 		}

@@ -195,3 +195,32 @@ func TestACallThatIsNotItsTurnEndsWithItsCtx(t *testing.T) {
 		}
 	})
 }
+
+// Counterexample: each call that waits for its turn to write has a connection, and the pool opens one for each.
+func TestCallsThatWaitForTheirTurnToWriteHaveTwoConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 64
+		held := record{now: 1, kind: kindLock, value: []byte("token"), expires: forever}
+		database := &scripted{row: held, let: make(chan struct{}), ran: make(chan string, calls)}
+		db := sql.OpenDB(database)
+		defer func() { _ = db.Close() }()
+		s := NewSQLite(db)
+		s.file = nil // the database is no file
+		for i := range calls {
+			go func() {
+				if ok, err := s.DeleteIf(t.Context(), fmt.Sprint("key ", i), "token"); err != nil || !ok {
+					t.Errorf("DeleteIf = %v, %v", ok, err)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := db.Stats().InUse; n > 2 {
+			t.Errorf("%d connections are in use; want two at most", n)
+		}
+		close(database.let)
+		synctest.Wait()
+		if len(database.ran) != calls {
+			t.Errorf("%d of %d calls have written", len(database.ran), calls)
+		}
+	})
+}

@@ -68,7 +68,7 @@ func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 	s.own.prepare = func(context.Context, *databaseConn) (server int64, err error) { return 1, nil } // inPlace looks after the file
 	// SQLite waits for the lock of the file by sleeping. With the wait here, 64 goroutines take 1.6 to 1.9 times
 	// as many locks, and 8 as many as before: BenchmarkSQLiteGoroutines in bench/stores.
-	s.writing, s.granting = make(slot, 1), make(slot, 1)
+	s.writing, s.granting, s.ending = make(slot, 1), make(slot, 1), make(slot, 1)
 	s.file = new(file)
 	return s
 }
@@ -168,7 +168,7 @@ func (s *SQLite) place(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer s.own.settle()
-	if err := s.grants(ctx, func(context.Context, *databaseConn, bool) error { return nil }); err != nil {
+	if err := s.on(ctx, grants, func(context.Context, *databaseConn, bool) error { return nil }); err != nil {
 		return "", s.explain(ctx, err)
 	}
 	path := s.file.path

@@ -62,10 +62,10 @@ func (s *rows) sweep(ctx context.Context, many int) (looked int, err error) {
 	for _, key := range keys {
 		var gone bool
 		if err == nil {
-			gone, err = s.exec(ctx, s.grants, key, s.dialect.remove, key)
+			gone, err = s.exec(ctx, grants, key, s.dialect.remove, key)
 		}
 		if err == nil && !gone {
-			_, err = s.exec(ctx, s.grants, key, s.dialect.later, key)
+			_, err = s.exec(ctx, grants, key, s.dialect.later, key)
 		}
 	}
 	return len(keys), err
