@@ -80,3 +80,21 @@ func TestIdleConnectionsToAllMembersThatWereForgottenFailNoLock(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// gRPC reads that a connection has ended, with TLS too.
+func TestAConnectionWithTLSThatTheServerHasClosedFailsNoLock(t *testing.T) {
+	t.Parallel()
+	relay := redistest.NewRelay(t, strings.TrimPrefix(etcdtest.Start(t, 1).Endpoints()[0], "http://"))
+	addr, config := silent.WithTLS(t, relay.Addr(), "h2")
+	store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"https://" + addr}, TLS: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	silent.Closes(t, store, func() {
+		if relay.Open() == 0 {
+			t.Error("there was no connection to close")
+		}
+		relay.CutAll()
+	})
+}

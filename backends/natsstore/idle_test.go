@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
 	"github.com/lockstep-go/lockstep/strategies/single"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
@@ -26,6 +27,31 @@ func TestAnIdleConnectionThatWasForgottenFailsNoLock(t *testing.T) {
 	}
 	silent.Forgets(t, server.Addr().String(), silent.Untested, func(t *testing.T, addr string) backends.Store {
 		return natsstore.New(dial(t, "nats://"+addr), natsstore.WithMaxTTL(time.Hour))
+	})
+}
+
+// The client library reads that a connection has ended, with TLS too, and makes it again.
+func TestAConnectionWithTLSThatTheServerHasClosedFailsNoLock(t *testing.T) {
+	t.Parallel()
+	config, roots := silent.Certificates(t)
+	server := run(t, func(o *server.Options) { o.TLSConfig, o.TLSTimeout = config, patience.Seconds() })
+	conn := dial(t, server.ClientURL(), nats.Secure(roots))
+	store := natsstore.New(conn)
+	if err := store.Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	silent.Closes(t, store, func() {
+		before := conn.Stats().Reconnects
+		clients, err := server.Connz(nil)
+		if err != nil || len(clients.Conns) == 0 {
+			t.Fatalf("Connz = %+v, %v", clients, err)
+		}
+		for _, c := range clients.Conns {
+			if err := server.DisconnectClientByID(c.Cid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "another connection", func() bool { return conn.Stats().Reconnects > before })
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -27,7 +28,7 @@ func forgottenConnections(t *testing.T, h Harness) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewRelay(t, redistest.Start(t).Addr())
-			idle(t, h, store(t, Server{Addr: proxy.Addr()}), func() {
+			idle(t, h, store(t, Server{Addr: proxy.Addr()}), inFull(20), func() {
 				time.Sleep(idleFor)
 				if n := proxy.Forsake(); n == 0 {
 					t.Error("there was no connection to forget")
@@ -55,7 +56,7 @@ func closedConnections(t *testing.T, h Harness) {
 				proxy := redistest.NewRelay(t, server.Addr())
 				addr := terminate(t, proxy.Addr(), &tls.Config{Certificates: pki.TLS.Certificates, MinVersion: tls.VersionTLS12})
 				to := Server{Addr: addr, TLS: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-				idle(t, h, store(t, to), func() {
+				idle(t, h, store(t, to), inFull(20), func() {
 					time.Sleep(after)
 					proxy.CutAll()
 					eventually(t, "the end of the connections", func() bool { return proxy.Open() == 0 })
@@ -72,7 +73,7 @@ func endingConnection(t *testing.T, h Harness) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Start(t).Addr())
-			idle(t, h, store(t, Server{Addr: proxy.Addr()}), func() {
+			idle(t, h, store(t, Server{Addr: proxy.Addr()}), 0, func() {
 				time.Sleep(300 * time.Millisecond)
 				proxy.Add(redistest.Rule{Fault: redistest.CutRequest, Commands: []string{"SET"}})
 			})
@@ -92,10 +93,9 @@ func (h Harness) idling() map[string]func(t *testing.T, to Server) Client {
 	}
 }
 
-// idle locks after a pause in which the connections die.
-func idle(t *testing.T, h Harness, c Client, pause func()) {
-	store := c.New(redisstore.WithMaxTTL(time.Hour))
-	locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
+// idle locks after a pause in which the connections die, and then once after each of so many more.
+func idle(t *testing.T, h Harness, c Client, rounds int, pause func()) {
+	locks := locker.New(single.New(c.New()), locker.WithoutRenewal())
 	lock := func(key string) {
 		t.Helper()
 		l, err := locks.Lock(t.Context(), key)
@@ -115,6 +115,18 @@ func idle(t *testing.T, h Harness, c Client, pause func()) {
 	for range 2 * idleConns {
 		lock("a")
 	}
+	for range rounds {
+		pause()
+		lock("a")
+	}
+}
+
+// inFull is n in full size.
+func inFull(n int) int {
+	if full.Size() {
+		return n
+	}
+	return 0
 }
 
 // several makes the client open several connections.

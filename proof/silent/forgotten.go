@@ -9,31 +9,36 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 const (
-	idleTTL   = 10 * time.Minute
 	idleLimit = time.Minute // for a pair, on a busy machine
+	manyTimes = 20          // that connections end, in full size
 )
 
 // Untested is longer than a store lets a connection go untested.
 const Untested = 6 * time.Second
 
 // Forgets tests that the first locks after a pause succeed, when a load balancer or a NAT has forgotten all
-// connections meanwhile. The store that over makes takes a TTL of ten minutes. Its server is at addr.
+// connections meanwhile. In full size one lock follows after each of twenty more pauses. The server is at addr.
 func Forgets(t *testing.T, addr string, pause time.Duration, over func(t *testing.T, addr string) backends.Store) {
 	relay := redistest.NewRelay(t, addr)
-	locks := locker.New(single.New(over(t, relay.Addr())), locker.WithTTL(idleTTL), locker.WithoutRenewal())
+	locks := locker.New(single.New(over(t, relay.Addr())), locker.WithoutRenewal())
 	t.Cleanup(relay.CutAll) // first: the end of a client may wait for what is silent
 	lockOnce(t, locks, t.Name())
 	lockOnce(t, locks, t.Name())
-	time.Sleep(pause)
-	n := relay.Forsake()
-	if n == 0 {
-		t.Error("there was no connection to forget")
+	forget := func() int {
+		time.Sleep(pause)
+		n := relay.Forsake()
+		if n == 0 {
+			t.Error("there was no connection to forget")
+		}
+		return n
 	}
+	n := forget()
 	began := time.Now()
 	var all sync.WaitGroup
 	for i := range 2 * n {
@@ -41,6 +46,13 @@ func Forgets(t *testing.T, addr string, pause time.Duration, over func(t *testin
 	}
 	all.Wait()
 	t.Logf("%d connections were forgotten; %d locks at once took %v", n, 2*n, time.Since(began).Round(time.Millisecond))
+	if !full.Size() {
+		return
+	}
+	for range manyTimes {
+		forget()
+		lockOnce(t, locks, t.Name())
+	}
 }
 
 func lockOnce(t *testing.T, locks *locker.Client, key string) {
