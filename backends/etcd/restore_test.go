@@ -38,7 +38,7 @@ func TestARestoreFromASnapshotBringsBackTheLocksOfThatTime(t *testing.T) {
 				})
 				return r
 			}
-			client := dial(t, c.Endpoints())
+			client := dial(t, c.Endpoints()[:1]) // the snapshot of another member could lack the last grant
 			store := etcd.New(client, etcd.WithMaxTTL(maxTTL))
 			if r := grant(store, "old", "token"); !r.OK {
 				t.Fatal(r)
