@@ -26,7 +26,7 @@ type flight struct {
 	mu     sync.Mutex
 	parts  []part // by node
 	phase  phase
-	won    bool        // a quorum has granted it
+	spent  bool        // so is the token of the hold to take over: no other attempt may take it over
 	forget *time.Timer // set once all have answered, if the attempt must still be remembered
 	until  time.Time   // when that timer fires
 }
@@ -168,13 +168,30 @@ func (f *flight) conclude(won bool) (kept bool) {
 	return f.phase <= leased
 }
 
-// win notes that a quorum has granted the attempt. After a Transfer nobody else releases the hold that it
-// has taken over, so the nodes that have not moved it are cleaned up. Without the quorum that hold may
-// be another Transfer's.
-func (f *flight) win() {
+// isUsedUp tells whether a Transfer ends with an unknown outcome, and no other can make a quorum of the nodes
+// that it has not touched. If more nodes than the quorum can do without have said that they have no such
+// hold, it may be another Transfer's.
+func (f *flight) isUsedUp(votes []Vote) bool {
+	if f.from == "" || errors.Is(f.noQuorum("acquire", f.req.Key, votes), locker.ErrHeld) {
+		return false
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.won = true
+	left := 0
+	for i := range f.parts {
+		if f.parts[i].said == untouched {
+			left++
+		}
+	}
+	return left < f.need
+}
+
+// spend notes that the hold which a Transfer takes over has moved, or is of no use. Nobody else releases it
+// then, so the nodes that have not moved it are cleaned up.
+func (f *flight) spend() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spent = true
 	for i := range f.parts {
 		f.disown(&f.parts[i])
 	}
@@ -182,7 +199,7 @@ func (f *flight) win() {
 
 // disown removes the hold that a Transfer has taken over from a node that has not moved it.
 func (f *flight) disown(p *part) {
-	if f.from == "" || !f.won {
+	if f.from == "" || !f.spent {
 		return
 	}
 	old := p.cleanup(locker.Lease{Key: f.req.Key, Token: f.from}, max(f.req.TTL, untilGone), false)

@@ -33,6 +33,7 @@ type behaviour struct {
 	after time.Duration // before the call is executed; ignores ctx
 	hold  time.Duration // before the call is answered; ignores ctx
 	err   error         // the call fails with it instead
+	lost  error         // the call is executed, and fails with it all the same
 }
 
 func newNode() *node {
@@ -102,6 +103,9 @@ func (n *node) meet(call string, do func() error) error {
 		err = do()
 	}
 	time.Sleep(b.hold)
+	if b.lost != nil {
+		return b.lost
+	}
 	return err
 }
 

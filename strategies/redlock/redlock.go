@@ -146,8 +146,8 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
 		Share: locker.Share{Room: int(f.room.Load())},
 	}
-	if e.won() {
-		f.win()
+	if e.won() || f.isUsedUp(e.votes) {
+		f.spend()
 	}
 	kept := f.conclude(e.won() && !lease.Ended())
 	if e.won() && !lease.Ended() && kept {
