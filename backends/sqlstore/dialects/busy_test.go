@@ -55,7 +55,7 @@ func areNotLost(t *testing.T, d dialect) {
 	if err := db.QueryRowContext(t.Context(), "SELECT "+db.dialect.now).Scan(&from); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, fmt.Sprint("all locks live for ", lives), func() bool {
+	within(t, lives+patience, fmt.Sprint("all locks live for ", lives), func() bool {
 		var n int
 		err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM lockstep_lock WHERE kind = 1 AND expires > ?", from+lives.Microseconds()).Scan(&n)
 		if err != nil {

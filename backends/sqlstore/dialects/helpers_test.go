@@ -203,9 +203,14 @@ func (o outside) Evict(key, by string)       { beneath.Evict(o.t, o.db.store(), 
 
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(patience); !done(); {
-		if time.Now().After(limit) {
-			t.Fatalf("not within %v: %s", patience, what)
+	within(t, patience, what, done)
+}
+
+func within(t testing.TB, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !done(); {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", limit, what)
 		}
 		time.Sleep(time.Millisecond)
 	}
