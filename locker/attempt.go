@@ -247,7 +247,9 @@ func (a *attempt) hangs() bool {
 // remove releases a lease that exists, or that may exist now or later. granted says that the store
 // has just granted it.
 func (a *attempt) remove(known, granted bool) {
-	a.w.cleanups.Add(&a.ctx, cleanup.Entry{TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release})
+	a.w.cleanups.Add(&a.ctx, cleanup.Entry{
+		TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release, Done: a.ctx.ledger.Count(),
+	})
 }
 
 // release ends a lease that nobody wants. Key and Token suffice to name it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
@@ -48,11 +49,11 @@ func (c Call) Contended() bool { return c.said != nil && c.said.contended }
 
 // Abandoned tells, in one Extend of a hold, that its Lock has become garbage without Unlock: see
 // [WithoutAbandonedRenewal].
-func (c Call) Abandoned() bool { return c.notes.Abandoned }
+func (c Call) Abandoned() bool { return c.notes&calls.Abandoned != 0 }
 
 // Kept tells, in an Extend, that Unlock makes it to keep the key locked for the rest of a minimum hold;
 // and, in a Release, that it follows such an Extend. See [WithMinHold].
-func (c Call) Kept() bool { return c.notes.Kept }
+func (c Call) Kept() bool { return c.notes&calls.Kept != 0 }
 
 // OnHold lets middleware follow a hold. It is for an Acquire or a Transfer that has granted, before that
 // returns; at any other time it does nothing. The Client calls begin once, when the hold begins. It
@@ -88,11 +89,15 @@ type hook = func(context.Context, Lease) (context.Context, func(at time.Time, ca
 // callContext is the ctx of a call that goes through middleware.
 type callContext struct {
 	context.Context
-	so effort
+	ledger *cleanup.Ledger
+	so     effort
 }
 
 func (c *callContext) Value(key any) any {
-	if key == (calls.Key{}) {
+	switch key {
+	case ledgerKey{}:
+		return c.ledger
+	case calls.Key{}:
 		return &c.so.said
 	}
 	return c.Context.Value(key)

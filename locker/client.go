@@ -218,7 +218,7 @@ func (c *Client) acquire(ctx context.Context, req Request, how call, wait *waitP
 
 // through is acquire through middleware, which finds the call in the ctx.
 func (c *Client) through(ctx context.Context, req Request, how call, wait *waitPolicy) (got grant, hooks []hook, err error) {
-	within := &callContext{Context: ctx, so: effort{said: said{scoped: how.scoped}, wait: wait}}
+	within := &callContext{Context: ctx, ledger: &c.ledger, so: effort{said: said{scoped: how.scoped}, wait: wait}}
 	within.so.of = &within.so
 	if how.from != "" {
 		got.Lease, err = c.locker.Transfer(within, how.from, req)
@@ -286,31 +286,4 @@ func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over == nil && !h.lease.ended(time.Now())
-}
-
-// Drain waits until nothing of these is under way, or until ctx ends. It is for a program that is
-// about to end: what it has not released by then stays locked until the lease ends.
-//   - A release, also one whose Unlock has returned: until the store answers, or the lease has ended.
-//   - A cleanup after an unknown outcome or a loss, of this Client or of its strategy: until the
-//     store has answered it once, or has forgotten the value by its TTL. The TTL of what stands in
-//     the socket of a server that hangs begins when the server goes on: give ctx a deadline.
-//   - An attempt, also one whose Lock has returned: until the client library returns, and what it
-//     leaves is cleaned up.
-//
-// A permanent error is an answer: nothing is left to wait for when the client library is closed.
-//
-// Drain does not wait for a lock that is held, and does not release it; nor for a Lock that sleeps
-// between two attempts, whose ctx the program should have ended before; nor for the end of a
-// minimum hold ([WithMinHold]); nor, perhaps, for a call that begins after Drain.
-func (c *Client) Drain(ctx context.Context) error {
-	switch {
-	case c == nil:
-		return fmt.Errorf("lockstep: drain: %w", errNoClient)
-	case ctx == nil:
-		return fmt.Errorf("lockstep: drain: %w", errNilContext)
-	}
-	if err := c.ledger.Drain(ctx); err != nil {
-		return fmt.Errorf("lockstep: drain: attempts, releases or cleanups that are not answered: %d; their leases end by themselves: %w", c.ledger.Open(), err)
-	}
-	return nil
 }

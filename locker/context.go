@@ -67,9 +67,9 @@ func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true
 func (c *deadlineContext) Done() <-chan struct{}       { return c.ending.Done() }
 func (c *deadlineContext) Err() error                  { return c.ending.Err() }
 
-// attemptContext is the ctx of an attempt. It has the values of the caller's ctx, and the ledger: so
-// Drain waits for a cleanup under it. Its deadline is for client libraries that look at nothing
-// else. The caller of the attempt waits with a timer anyway, and ends the ctx.
+// attemptContext is the ctx of an attempt. It has the values of the caller's ctx, and the ledger: see
+// [DelayDrain]. Its deadline is for client libraries that look at nothing else. The caller of the
+// attempt waits with a timer anyway, and ends the ctx.
 type attemptContext struct {
 	context.Context // of the caller
 	ending
@@ -120,7 +120,7 @@ func (c *sharedContext) Err() error {
 }
 
 func (c *sharedContext) Value(key any) any {
-	if key == (cleanup.LedgerKey{}) {
+	if key == (ledgerKey{}) {
 		return c.ledger
 	}
 	return nil
@@ -145,7 +145,7 @@ type givenContext struct {
 
 func (c *givenContext) Value(key any) any {
 	switch key {
-	case cleanup.LedgerKey{}:
+	case ledgerKey{}:
 		return c.ledger
 	case calls.Key{}:
 		return nil // of the whole call: no middleware is around this attempt
@@ -155,7 +155,7 @@ func (c *givenContext) Value(key any) any {
 
 func (c *attemptContext) Value(key any) any {
 	switch key {
-	case cleanup.LedgerKey{}:
+	case ledgerKey{}:
 		return c.ledger
 	case calls.Key{}:
 		return &c.said
@@ -163,8 +163,8 @@ func (c *attemptContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// valuesContext has the values of the ctx given to Lock, but not its end, and the ledger: so Drain
-// waits for a cleanup under it. [context.WithoutCancel] has no place for the ledger.
+// valuesContext has the values of the ctx given to Lock, but not its end, and the ledger: see
+// [DelayDrain]. [context.WithoutCancel] has no place for the ledger.
 type valuesContext struct{ hold *hold }
 
 func (c *valuesContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }
@@ -172,21 +172,8 @@ func (c *valuesContext) Done() <-chan struct{}                { return nil }
 func (c *valuesContext) Err() error                           { return nil }
 
 func (c *valuesContext) Value(key any) any {
-	if key == (cleanup.LedgerKey{}) {
+	if key == (ledgerKey{}) {
 		return &c.hold.client.ledger
 	}
 	return c.hold.given.Value(key)
-}
-
-// countedContext is a ctx with the ledger: so Drain waits for a cleanup under it.
-type countedContext struct {
-	context.Context
-	ledger *cleanup.Ledger
-}
-
-func (c *countedContext) Value(key any) any {
-	if key == (cleanup.LedgerKey{}) {
-		return c.ledger
-	}
-	return c.Context.Value(key)
 }

@@ -23,10 +23,10 @@ type Locker interface {
 	// that the lock is held.
 	//
 	// A retransmission with the same Token, such as a client library's own retry, is granted again.
-	// After an unknown outcome, Acquire cleans up in the background, not under the caller's ctx. So
-	// use a Token for one Acquire only, and draw a new one for the next (see [NewToken]): otherwise
-	// the cleanup of the first attempt deletes the grant of the second. If a grant arrives after
-	// Acquire has returned, the Locker releases it.
+	// After an unknown outcome, Acquire cleans up in the background, not under the caller's ctx (see
+	// [DelayDrain]). So use a Token for one Acquire only, and draw a new one for the next (see
+	// [NewToken]): otherwise the cleanup of the first attempt deletes the grant of the second. If a
+	// grant arrives after Acquire has returned, the Locker releases it.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
 	// Transfer makes one attempt to take over a hold: in one step, req.Token takes the place of

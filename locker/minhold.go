@@ -186,7 +186,7 @@ func (h *hold) finish(ctx context.Context, lease Lease) error {
 	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), MinTTL)
 	// The lease may end before an answer comes. The key does not.
 	lease.Expires = later(lease.Expires, Until(lease.Granted, h.least.d))
-	ctx = calls.With(relied.With(ctx, 0), calls.Notes{Kept: true})
+	ctx = calls.With(relied.With(ctx, 0), calls.Kept)
 	_, err := h.client.locker.Extend(ctx, lease, left) // the hold is over: nobody relies on it
 	switch {
 	case errors.Is(err, ErrLost) && !time.Now().Before(h.least.until):

@@ -221,8 +221,8 @@ func (h *hold) resend() {
 		h.unlock.expiry = time.AfterFunc(left+joinLimit, func() { h.client.renewals.follow(h) })
 	}
 	h.mu.Unlock()
-	// Drain counts it already, so the ctx says nothing of that.
-	if begin && !h.client.cleanups.Add(h.given, cleanup.Entry{TTL: left, Known: true, Remove: h.sendRelease}) {
+	// Drain counts it already, so the entry has no Done.
+	if begin && !h.client.cleanups.Add(&valuesContext{h}, cleanup.Entry{TTL: left, Known: true, Remove: h.sendRelease}) {
 		h.client.renewals.follow(h)
 	}
 }
@@ -388,7 +388,7 @@ func (h *hold) releaseLeftover() {
 // cleanUp calls e.Remove in the background until the store answers, or for e.TTL. It is false if there
 // is no room.
 func (h *hold) cleanUp(e cleanup.Entry) bool {
-	e.Known = true
+	e.Known, e.Done = true, h.client.ledger.Count()
 	return h.client.cleanups.Add(&valuesContext{h}, e)
 }
 
@@ -407,7 +407,7 @@ func (h *hold) releaseOnce(ctx context.Context) error {
 	h.mu.Lock()
 	lease := h.lease.Lease
 	if h.kept() {
-		ctx = calls.With(ctx, calls.Notes{Kept: true})
+		ctx = calls.With(ctx, calls.Kept)
 	}
 	h.mu.Unlock()
 	return releaseOnce(ctx, h.client.locker, lease)
@@ -423,13 +423,14 @@ func discard(
 	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease Lease, ttl time.Duration,
 ) {
 	lines.notHandedOver(lease.Token)
-	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: func(ctx context.Context) error {
+	remove := func(ctx context.Context) error {
 		err := releaseOnce(ctx, l, lease)
 		if err == nil {
 			lines.freed(lease.Key)
 		}
 		return err
-	}})
+	}
+	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: remove, Done: ledger.Count()})
 }
 
 // releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone

@@ -252,9 +252,9 @@ func (c *extendCall) call() {
 	}()
 	if h.goesOn(c, cancelBy) {
 		if c.limit > 0 && h.tellAbandoned() {
-			ctx = calls.With(ctx, calls.Notes{Abandoned: true})
+			ctx = calls.With(ctx, calls.Abandoned)
 		}
-		after, err = h.extendKeeping(ctx, before, c.ttl)
+		after, err = h.extendKeeping(&countedContext{ctx, &h.client.ledger}, before, c.ttl)
 	}
 }
 

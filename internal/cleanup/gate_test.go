@@ -74,7 +74,7 @@ func TestAPermanentErrorAboutOneKeyDoesNotStopOtherGrants(t *testing.T) {
 func TestFailuresBeforeTheLastGrantDoNotCount(t *testing.T) {
 	q := New(true)
 	for i := range 3 * fewRefusals {
-		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
+		c, err := q.Reserve(t.Context(), fmt.Sprint(i), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,14 +92,14 @@ func TestOneKeyThatFailsDoesNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(true)
 		for range 10 * fewRefusals {
-			c, err := q.Reserve(t.Context(), "k")
+			c, err := q.Reserve(t.Context(), "k", true)
 			if err != nil {
 				t.Fatal(err)
 			}
 			q.Answered(c, errDown)
 			q.Free()
 		}
-		if _, err := q.Reserve(t.Context(), "other"); err != nil {
+		if _, err := q.Reserve(t.Context(), "other", true); err != nil {
 			t.Error(err)
 		}
 	})
@@ -110,11 +110,11 @@ func TestOneSlowConnectionDoesNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(true)
 		for i := range 10 * fewRefusals {
-			slow, err := q.Reserve(t.Context(), fmt.Sprint("slow", i))
+			slow, err := q.Reserve(t.Context(), fmt.Sprint("slow", i), true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			quick, err := q.Reserve(t.Context(), fmt.Sprint("quick", i))
+			quick, err := q.Reserve(t.Context(), fmt.Sprint("quick", i), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestOneSlowConnectionDoesNotStopOthers(t *testing.T) {
 func failGrants(t *testing.T, q *Queue, cause error) {
 	t.Helper()
 	for i := range fewRefusals {
-		c, err := q.Reserve(t.Context(), fmt.Sprint(i))
+		c, err := q.Reserve(t.Context(), fmt.Sprint(i), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestWhileAServerFailsOneAttemptAtATimeIsSentAndTheRestFailUnsent(t *testing
 		failGrants(t, q, errDown)
 		sent := 0
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
-			c, err := q.Reserve(t.Context(), "k")
+			c, err := q.Reserve(t.Context(), "k", true)
 			if err == nil {
 				sent++
 				q.Answered(c, errDown)
@@ -160,7 +160,7 @@ func TestWhileAServerFailsOneAttemptAtATimeIsSentAndTheRestFailUnsent(t *testing
 		if sent < 8 || sent > 50 || q.Stats() != (Stats{}) {
 			t.Errorf("%d attempts sent in 10 s; want 8 to 50, and %+v empty", sent, q.Stats())
 		}
-		if _, err := q.Reserve(context.WithValue(t.Context(), ByCaller{}, true), "k"); err != nil {
+		if _, err := q.Reserve(t.Context(), "k", false); err != nil {
 			t.Errorf("a quorum has called Ask itself, and must not be stopped here: %v", err)
 		}
 	})
@@ -170,7 +170,7 @@ func TestTheErrorOfAnAttemptThatIsNotSentMatchesNoEndOfACtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(true)
 		failGrants(t, q, fmt.Errorf("of another call: %w", context.DeadlineExceeded))
-		if _, err := q.Reserve(t.Context(), "k"); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := q.Reserve(t.Context(), "k", true); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})
@@ -183,7 +183,7 @@ func rush(t *testing.T, q *Queue, n int, err error) (most, unsent int) {
 	now := 0
 	for i := range n {
 		all.Go(func() {
-			c, refused := q.Reserve(t.Context(), fmt.Sprint(i))
+			c, refused := q.Reserve(t.Context(), fmt.Sprint(i), true)
 			mu.Lock()
 			if refused != nil {
 				unsent++
@@ -213,7 +213,7 @@ func TestAttemptsRampUpWhenAServerAnswersAgain(t *testing.T) {
 		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
-		c, err := q.Reserve(t.Context(), "k")
+		c, err := q.Reserve(t.Context(), "k", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestAServerThatFailsAgainEndsTheRamp(t *testing.T) {
 		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
-		c, _ := q.Reserve(t.Context(), "k")
+		c, _ := q.Reserve(t.Context(), "k", true)
 		q.Answered(c, nil)
 		q.Free()
 		if most, unsent := rush(t, q, 100, errDown); most > fewCalls+1 || unsent < 100-4*fewRefusals || q.Stats() != (Stats{}) {
@@ -250,17 +250,17 @@ func TestAnAttemptLeavesTheRampWithItsCtx(t *testing.T) {
 		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
-		c, _ := q.Reserve(t.Context(), "k")
+		c, _ := q.Reserve(t.Context(), "k", true)
 		q.Answered(c, nil)
 		q.Free()
 		for range fewCalls + 1 {
-			if _, err := q.Reserve(t.Context(), "k"); err != nil {
+			if _, err := q.Reserve(t.Context(), "k", true); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := q.Reserve(ctx, "k"); !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := q.Reserve(ctx, "k", true); !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		q.slots.mu.Lock()
@@ -281,7 +281,7 @@ func TestAProbeThatFindsNoSlotWaitsForOneAndIsThenSent(t *testing.T) {
 		}
 		sent := make(chan error, 1)
 		go func() {
-			_, err := q.Reserve(t.Context(), "k")
+			_, err := q.Reserve(t.Context(), "k", true)
 			sent <- err
 		}()
 		synctest.Wait()
@@ -322,16 +322,16 @@ func TestAnAttemptThatIsWithdrawnMakesRoomOnTheRamp(t *testing.T) {
 		q := New(true)
 		failGrants(t, q, errDown)
 		time.Sleep(maxPause)
-		c, _ := q.Reserve(t.Context(), "k")
+		c, _ := q.Reserve(t.Context(), "k", true)
 		q.Answered(c, nil)
 		q.Free()
 		var last Call
 		for range fewCalls + 1 {
-			last, _ = q.Reserve(t.Context(), "k")
+			last, _ = q.Reserve(t.Context(), "k", true)
 		}
 		sent := make(chan error, 1)
 		go func() {
-			_, err := q.Reserve(t.Context(), "k")
+			_, err := q.Reserve(t.Context(), "k", true)
 			sent <- err
 		}()
 		synctest.Wait()

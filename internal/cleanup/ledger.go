@@ -7,23 +7,23 @@ import (
 )
 
 // Ledger counts the attempts, releases and cleanups of one Client that are not answered, so that a
-// program can wait for them before it ends. The Client gives it to a strategy in the ctx of its
-// calls, since there may be middleware between the two. A nil Ledger counts nothing. The zero
-// Ledger is ready to use.
+// program can wait for them before it ends. A nil Ledger counts nothing. The zero Ledger is ready to
+// use.
 type Ledger struct {
 	open atomic.Int64
 	mu   sync.Mutex
 	idle chan struct{} // closed when none is open; nil if nobody waits
 }
 
-// LedgerKey is the key of a *Ledger among the values of a ctx.
-type LedgerKey struct{}
-
-// From returns the Ledger in ctx, or nil. It searches the whole ctx, so call it only when there is
-// something to count.
-func From(ctx context.Context) *Ledger {
-	l, _ := ctx.Value(LedgerKey{}).(*Ledger)
-	return l
+// Count counts one more that is not answered, until done is called for the first time.
+func (l *Ledger) Count() (done func()) {
+	l.Begin()
+	var over atomic.Bool
+	return func() {
+		if !over.Swap(true) {
+			l.Done()
+		}
+	}
 }
 
 // Begin counts one more that is not answered.
@@ -72,9 +72,3 @@ func (l *Ledger) Drain(ctx context.Context) error {
 
 // Open returns how many are not done.
 func (l *Ledger) Open() int { return int(l.open.Load()) }
-
-// ByCaller is the key of a value in the ctx of an attempt. It says that the caller cleans up after
-// the attempt: [Queue.Keep] keeps no entry then. A quorum asks its nodes in this way, since a node
-// might clean up late, after an extension that counted it. In the ctx of a release it says that the
-// caller judges a loss, so nobody looks for its cause.
-type ByCaller struct{}

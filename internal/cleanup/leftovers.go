@@ -51,7 +51,7 @@ type call struct {
 // add takes an entry, which has a slot.
 func (l *leftovers) add(ctx context.Context, of Entry) {
 	now := time.Now()
-	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx), ledger: From(ctx), end: now.Add(of.TTL), done: of.removed}
+	e := &entry{Entry: of, ctx: context.WithoutCancel(ctx), end: now.Add(of.TTL), done: of.removed}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries++
@@ -60,9 +60,9 @@ func (l *leftovers) add(ctx context.Context, of Entry) {
 		context.AfterFunc(of.Late, func() { l.arrive(e) })
 	}
 	if e.done {
+		e.over()
 		l.answered(e, now, true)
 	} else {
-		e.ledger.Begin()
 		l.ghosts.add(e)
 		if e.AtOnce && l.server.silent && len(l.calls) < maxHanging {
 			l.start(e, now)
@@ -235,7 +235,7 @@ func (l *leftovers) finish(e *entry) {
 	}
 	e.done = true
 	l.ghosts.remove(e)
-	e.ledger.Done()
+	e.over()
 }
 
 // drop forgets an entry.

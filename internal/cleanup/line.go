@@ -9,14 +9,13 @@ import (
 // entry is an [Entry] until it is dropped.
 type entry struct {
 	Entry
-	ctx    context.Context
-	ledger *Ledger
-	end    time.Time // the store has forgotten the value
-	due    time.Time // of the next confirmation
-	stage  int       // answers so far
-	late   lateness
-	done   bool   // answered at least once, or ended
-	next   *entry // of the same key
+	ctx   context.Context
+	end   time.Time // the store has forgotten the value
+	due   time.Time // of the next confirmation
+	stage int       // answers so far
+	late  lateness
+	done  bool   // answered at least once, or ended
+	next  *entry // of the same key
 }
 
 // lateness is what an entry knows of its operation.

@@ -161,7 +161,7 @@ func TestFewFailuresOfTheOnlyServerBeginNoPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(true)
 		for i := range fewRefusals - 1 {
-			c, _ := q.Reserve(t.Context(), fmt.Sprint(i))
+			c, _ := q.Reserve(t.Context(), fmt.Sprint(i), true)
 			q.Answered(c, errDown)
 			q.Free()
 		}

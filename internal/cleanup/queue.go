@@ -32,13 +32,12 @@ func New(oneServer bool) *Queue {
 // Reserve takes a slot for an attempt that is not yet sent. If none is free, it waits for one until
 // ctx is done; the error says that nothing was sent. Free or Keep gives the slot back.
 //
-// If the Queue is that of one server, Answered or Withdraw counts the attempt out. While grants
-// fail, one attempt at a time probes the server after a pause, and all others fail with a
-// [SilentError]. When it grants again, attempts wait until the ones before them are answered: a few
-// at once, and one more for each answer.
-func (q *Queue) Reserve(ctx context.Context, key string) (Call, error) {
+// If the Queue is that of one server, Answered or Withdraw counts the attempt out, and guarded says
+// that the attempt passes the gate. While grants fail, one guarded attempt at a time probes the
+// server after a pause, and all others fail with a [SilentError]. When it grants again, they wait
+// until the ones before them are answered: a few at once, and one more for each answer.
+func (q *Queue) Reserve(ctx context.Context, key string, guarded bool) (Call, error) {
 	c := Call{grant: true, uncounted: !q.gate.oneServer, key: key}
-	guarded := ctx.Value(ByCaller{}) == nil // otherwise the caller has called Ask
 	var turn chan struct{}
 	for {
 		ok, err := q.enter(&c, guarded)
@@ -79,21 +78,14 @@ func (q *Queue) TryReserve() bool { return q.slots.take(maxSlots) }
 func (q *Queue) Free() { q.slots.free() }
 
 // Keep turns the slot of an attempt with an unknown outcome into an entry. It uses only the values
-// of ctx: the end of ctx does not stop a cleanup. If the caller of the attempt does the cleanup,
-// see [ByCaller], Keep frees the slot and returns false.
-func (q *Queue) Keep(ctx context.Context, e Entry) bool {
-	if ctx.Value(ByCaller{}) != nil {
-		q.slots.free()
-		return false
-	}
-	q.leftovers.add(ctx, e)
-	return true
-}
+// of ctx: the end of ctx does not stop a cleanup.
+func (q *Queue) Keep(ctx context.Context, e Entry) { q.leftovers.add(ctx, e) }
 
 // Add is for values without a reserved slot: those of leases that have ended. Without a free slot
 // it drops and counts the value and returns false. The key then ends by its TTL.
 func (q *Queue) Add(ctx context.Context, e Entry) bool {
 	if !q.slots.takeForLeftover() {
+		e.over()
 		return false
 	}
 	q.leftovers.add(ctx, e)
@@ -176,7 +168,17 @@ type Entry struct {
 	// Until then the operation may arrive, so the entry stays. Then the value is removed once more.
 	Late context.Context
 
+	// Done is called once, when nobody needs to wait for the entry any more: Remove was answered, or
+	// the entry is dropped. It must not block. Nil: nobody waits.
+	Done func()
+
 	removed bool // once
+}
+
+func (e *Entry) over() {
+	if e.Done != nil {
+		e.Done()
+	}
 }
 
 // LateOf is the end of what err, the error of an operation, has left under way; nil: nobody knows. The

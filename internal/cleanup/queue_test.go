@@ -290,14 +290,14 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 			t.Errorf("Add takes the slots that are for attempts: %+v", q.Stats())
 		}
 		for range maxSlots - maxLeftovers {
-			if _, err := q.Reserve(t.Context(), ""); err != nil {
+			if _, err := q.Reserve(t.Context(), "", true); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := q.Reserve(ctx, "")
+		_, err := q.Reserve(ctx, "", true)
 		const want = "not sent: too many attempts and cleanups wait for an answer of the server: context deadline exceeded"
 		if !outcome.Unsent(err) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || err.Error() != want {
 			t.Errorf("Reserve = %v after %v", err, time.Since(began))
@@ -305,7 +305,7 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if _, err := q.Reserve(t.Context(), ""); err != nil {
+				if _, err := q.Reserve(t.Context(), "", true); err != nil {
 					t.Error(err)
 				}
 			})
@@ -319,23 +319,6 @@ func TestAnAttemptWithoutASlotWaitsForOneAndFailsUnsent(t *testing.T) {
 			t.Errorf("%d slots in use", n)
 		}
 		s.set(func() { s.err = nil })
-	})
-}
-
-func TestKeepOfAnAttemptThatItsCallerCleansUpKeepsNoEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := New(false)
-		if _, err := q.Reserve(t.Context(), ""); err != nil {
-			t.Fatal(err)
-		}
-		q.Keep(context.WithValue(t.Context(), ByCaller{}, true), Entry{TTL: time.Minute, Remove: func(context.Context) error {
-			t.Error("the queue has called Remove")
-			return nil
-		}})
-		synctest.Wait()
-		if q.Stats() != (Stats{}) {
-			t.Errorf("%+v", q.Stats())
-		}
 	})
 }
 
@@ -380,9 +363,8 @@ func TestSettleRemovesTheGhostsOfAKey(t *testing.T) {
 func TestDrainWaitsForTheFirstAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q, ledger := &server{err: errDown}, New(false), new(Ledger)
-		ctx := context.WithValue(t.Context(), LedgerKey{}, ledger)
 		for range 10 {
-			q.Add(ctx, Entry{TTL: time.Hour, Remove: s.remove})
+			q.Add(t.Context(), Entry{TTL: time.Hour, Done: ledger.Count(), Remove: s.remove})
 			q.Add(t.Context(), Entry{TTL: time.Hour, Remove: s.remove})
 		}
 		end, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -394,11 +376,38 @@ func TestDrainWaitsForTheFirstAnswers(t *testing.T) {
 		if err := ledger.Drain(t.Context()); err != nil || ledger.Open() != 0 {
 			t.Errorf("Drain = %v, %d open", err, ledger.Open())
 		}
-		q.Add(ctx, Entry{TTL: time.Second, Remove: func(context.Context) error { return errDial }})
+		q.Add(t.Context(), Entry{TTL: time.Second, Done: ledger.Count(), Remove: func(context.Context) error { return errDial }})
 		if err := ledger.Drain(t.Context()); err != nil { // the store has forgotten it
 			t.Error(err)
 		}
 	})
+}
+
+func TestDoneOfAnEntryIsCalledOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		add func(q *Queue, e Entry)
+		err error // of Remove
+	}{
+		"answered, and confirmed": {add: func(q *Queue, e Entry) { q.Add(t.Context(), e) }},
+		"kept":                    {add: func(q *Queue, e Entry) { q.TryReserve(); q.Keep(t.Context(), e) }},
+		"ended":                   {add: func(q *Queue, e Entry) { q.Add(t.Context(), e) }, err: errDial},
+		"answered before":         {add: func(q *Queue, e Entry) { q.Confirm(t.Context(), e) }},
+		"without a slot": {add: func(q *Queue, e Entry) {
+			q.slots.used.Store(maxLeftovers)
+			q.Add(t.Context(), e)
+			q.slots.used.Store(0)
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, done := New(false), 0
+			c.add(q, Entry{Key: "k", TTL: 10 * time.Second, Done: func() { done++ }, Remove: func(context.Context) error { return c.err }})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if st := q.Stats(); done != 1 || st.Slots != 0 {
+				t.Errorf("%s: called %d times; %+v", name, done, st)
+			}
+		})
+	}
 }
 
 func TestACallThatEndsItsGoroutineIsRepeated(t *testing.T) {
@@ -476,7 +485,7 @@ func BenchmarkReserve(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := q.Reserve(ctx, ""); err != nil {
+		if _, err := q.Reserve(ctx, "", true); err != nil {
 			b.Fatal(err)
 		}
 		q.Free()
@@ -486,9 +495,8 @@ func BenchmarkReserve(b *testing.B) {
 func TestEntriesEndByTheirTTLAndDrainEndsAlthoughNoCallReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, q, ledger := &server{hangs: make(chan struct{})}, New(false), new(Ledger)
-		ctx := context.WithValue(t.Context(), LedgerKey{}, ledger)
 		for i := range 100 {
-			q.Add(ctx, Entry{Key: fmt.Sprint(i), TTL: time.Minute, Known: i%2 == 0, Remove: s.remove})
+			q.Add(t.Context(), Entry{Key: fmt.Sprint(i), TTL: time.Minute, Known: i%2 == 0, Done: ledger.Count(), Remove: s.remove})
 		}
 		began := time.Now()
 		if err := ledger.Drain(t.Context()); err != nil {

@@ -31,7 +31,7 @@ func TestEveryAttemptGetsItsTurn(t *testing.T) {
 						if r.IntN(3) == 0 {
 							ctx, cancel = context.WithTimeout(ctx, time.Duration(r.IntN(3))*time.Millisecond)
 						}
-						c, err := q.Reserve(ctx, fmt.Sprint(i, j))
+						c, err := q.Reserve(ctx, fmt.Sprint(i, j), true)
 						cancel()
 						if err != nil {
 							time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
@@ -111,7 +111,7 @@ func TestASlotThatIsFreedBesideItIsNotMissed(t *testing.T) {
 		}
 		for range 20_000 {
 			go q.Free()
-			if _, err := q.Reserve(t.Context(), ""); err != nil {
+			if _, err := q.Reserve(t.Context(), "", true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,14 +128,14 @@ func TestAttemptsThatWaitForASlotFailWithTheServer(t *testing.T) {
 		q := New(true)
 		var calls []Call
 		for i := range fewRefusals {
-			c, _ := q.Reserve(t.Context(), fmt.Sprint(i))
+			c, _ := q.Reserve(t.Context(), fmt.Sprint(i), true)
 			calls = append(calls, c)
 		}
 		for q.TryReserve() {
 		}
 		failed := make(chan error, 1)
 		go func() {
-			_, err := q.Reserve(t.Context(), "k")
+			_, err := q.Reserve(t.Context(), "k", true)
 			failed <- err
 		}()
 		synctest.Wait()

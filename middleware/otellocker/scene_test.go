@@ -303,7 +303,7 @@ type forgetful struct {
 
 func (f *forgetful) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	if !f.told {
-		ctx, f.told = calls.With(ctx, calls.Notes{Abandoned: true}), true
+		ctx, f.told = calls.With(ctx, calls.Abandoned), true
 	}
 	return f.Locker.Extend(ctx, lease, ttl)
 }

@@ -36,7 +36,7 @@ type forgets struct {
 
 func (f *forgets) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
 	if !f.told {
-		ctx, f.told = calls.With(ctx, calls.Notes{Abandoned: true}), true
+		ctx, f.told = calls.With(ctx, calls.Abandoned), true
 	}
 	return f.Locker.Extend(ctx, lease, ttl)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
@@ -82,7 +83,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		return locker.Lease{}, err
 	}
 	started := time.Now()
-	if _, err := e.cleanups.Reserve(ctx, req.Key); err != nil {
+	if _, err := e.cleanups.Reserve(ctx, req.Key, false); err != nil {
 		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	known := false
@@ -162,7 +163,11 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 		e.cleanups.Free()
 		return true
 	}
-	e.cleanups.Keep(ctx, cleanup.Entry{TTL: max(req.TTL, time.Minute), Remove: remove})
+	if calls.IsNode(ctx) {
+		e.cleanups.Free()
+	} else {
+		e.cleanups.Keep(ctx, cleanup.Entry{TTL: max(req.TTL, time.Minute), Remove: remove, Done: locker.DelayDrain(ctx)})
+	}
 	return false
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -138,11 +139,29 @@ func TestAnExpiryThatWasNotSentLeavesSomethingToCleanUp(t *testing.T) {
 	store := inMemory()
 	faults := new(backendtest.Faults)
 	faults.Set(backendtest.Expire, func(context.Context, func(context.Context) error) error { return unsent{backendtest.ErrInjected} })
-	ctx := context.WithValue(t.Context(), cleanup.ByCaller{}, true)
+	ctx := calls.ForNode(t.Context())
 	_, err := legacy.Expire(faults.Legacy(store.Legacy())).Acquire(ctx, request(time.Second))
 	if _, _, found := store.Get("key"); !found || !errors.Is(err, backendtest.ErrInjected) || backends.Unsent(err) || backends.Permanent(err) {
 		t.Errorf("Acquire = %v; found: %v, unsent: %v", err, found, backends.Unsent(err))
 	}
+}
+
+func TestTheQuorumAboveARecipeCleansUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, faults := inMemory(), new(backendtest.Faults)
+		faults.Once(backendtest.Expire, backendtest.Fail)
+		l := legacy.Expire(faults.Legacy(store.Legacy()))
+		if _, err := l.Acquire(calls.ForNode(t.Context()), request(time.Second)); !errors.Is(err, backendtest.ErrInjected) {
+			t.Errorf("Acquire = %v", err)
+		}
+		time.Sleep(time.Hour)
+		if n := faults.Calls(backendtest.TxDeleteIf); n != 0 {
+			t.Errorf("%d cleanups", n)
+		}
+		if n := legacy.Slots(l); n != 0 {
+			t.Errorf("%d slots in use", n)
+		}
+	})
 }
 
 func TestALongTTLIsAnErrorBeforeAnythingIsSent(t *testing.T) {

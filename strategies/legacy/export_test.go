@@ -45,3 +45,6 @@ func TakeSlots(l any) (free func()) {
 		}
 	}
 }
+
+// Slots returns how many slots of an Expire are in use.
+func Slots(l any) int { return l.(*expire).cleanups.Stats().Slots }

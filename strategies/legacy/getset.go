@@ -192,9 +192,8 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 	if !found || !ours.has(old) {
 		g.grants.forget(lease)
 		if !found { // GETSET has created the key again after it was deleted
-			g.cleanups.Add(ctx, cleanup.Entry{TTL: ttl, Known: true, Remove: func(ctx context.Context) error {
-				return g.remove(ctx, lease.Key, stamp)
-			}})
+			remove := func(ctx context.Context) error { return g.remove(ctx, lease.Key, stamp) }
+			g.cleanups.Add(ctx, cleanup.Entry{TTL: ttl, Known: true, Remove: remove, Done: locker.DelayDrain(ctx)})
 		}
 		return lease, locker.Lost(lease)
 	}

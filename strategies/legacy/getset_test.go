@@ -225,7 +225,7 @@ func TestReleaseAfterAMinimumHoldLeavesTheNextHolderAlone(t *testing.T) {
 			next = stored(t, store)
 			return execute(ctx)
 		})
-		if err := l.Release(calls.With(t.Context(), calls.Notes{Kept: true}), lease); !errors.Is(err, locker.ErrLost) {
+		if err := l.Release(calls.With(t.Context(), calls.Kept), lease); !errors.Is(err, locker.ErrLost) {
 			t.Errorf("Release = %v", err)
 		}
 		if got := stored(t, store); next == "" || got != next {

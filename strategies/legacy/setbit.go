@@ -113,9 +113,8 @@ func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, er
 	lease := granted(req, started)
 	b.grants.remember(lease, &struct{}{})
 	if lease.Ended() {
-		b.cleanups.Add(ctx, cleanup.Entry{TTL: persistence, Known: true, Remove: func(ctx context.Context) error {
-			return unlessLost(b.Release(ctx, lease))
-		}})
+		remove := func(ctx context.Context) error { return unlessLost(b.Release(ctx, lease)) }
+		b.cleanups.Add(ctx, cleanup.Entry{TTL: persistence, Known: true, Remove: remove, Done: locker.DelayDrain(ctx)})
 		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	return lease, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -106,7 +107,7 @@ func (f *flight) answered(n *node, said response) (wanted bool) {
 	f.disown(p)
 	late := f.phase == unwanted || f.phase == released && p.missed // nobody else cleans up
 	switch {
-	case said == unknown && late:
+	case said == unknown && late && !calls.IsNode(f.ctx):
 		p.clean(f.ctx, f.entry(n, false))
 	case said == unknown && f.phase == undecided: // conclude or abandon decides on the cleanup
 	default:
@@ -193,7 +194,12 @@ func (f *flight) spend() {
 	defer f.mu.Unlock()
 	f.spent = true
 	for i := range f.parts {
-		f.disown(&f.parts[i])
+		p := &f.parts[i]
+		f.disown(p)
+		if f.from != "" && p.said == silent { // it may be disowned when it answers
+			done := locker.DelayDrain(f.ctx)
+			p.waiting = append(p.waiting, func(response) { done() })
+		}
 	}
 }
 
@@ -202,12 +208,14 @@ func (f *flight) disown(p *part) {
 	if f.from == "" || !f.spent {
 		return
 	}
-	old := p.cleanup(locker.Lease{Key: f.req.Key, Token: f.from}, max(f.req.TTL, untilGone), false)
+	old := func() cleanup.Entry {
+		return p.cleanup(f.ctx, locker.Lease{Key: f.req.Key, Token: f.from}, max(f.req.TTL, untilGone), false)
+	}
 	switch p.said {
 	case held: // it is not there; the attempt that took it may still be on its way
-		p.server.Confirm(f.ctx, old)
+		p.server.Confirm(f.ctx, old())
 	case untouched, unknown:
-		p.server.Add(f.ctx, old)
+		p.server.Add(f.ctx, old())
 	}
 }
 
@@ -315,7 +323,7 @@ func (f *flight) clean(n *node) {
 
 // entry is the cleanup of one node after the attempt.
 func (f *flight) entry(n *node, known bool) cleanup.Entry {
-	return n.cleanup(f.lease(), f.req.TTL, known)
+	return n.cleanup(f.ctx, f.lease(), f.req.TTL, known)
 }
 
 // lease returns the lease by which a release names the attempt.

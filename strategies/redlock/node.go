@@ -63,9 +63,10 @@ func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)
 
 type none struct{}
 
-// cleanup removes the lease from the node. known says whether the node answered the attempt.
-func (n *node) cleanup(lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
-	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Remove: func(ctx context.Context) error {
+// cleanup removes the lease from the node, and delays Drain: see [locker.DelayDrain]. known says
+// whether the node answered the attempt.
+func (n *node) cleanup(ctx context.Context, lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
+	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Done: locker.DelayDrain(ctx), Remove: func(ctx context.Context) error {
 		if err := n.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
 			return err
 		}

@@ -16,7 +16,7 @@ type part struct {
 	said    response
 	slot    bool             // reserved for a cleanup, as long as nobody has decided who cleans up
 	missed  bool             // the release waits no longer for the answer
-	waiting []func(response) // releases that wait for the answer
+	waiting []func(response) // releases that wait for the answer, and Drain
 }
 
 type response byte

@@ -60,7 +60,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
@@ -153,7 +153,7 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 	if e.won() && !lease.Ended() && kept {
 		return lease, nil
 	}
-	if ctx.Value(cleanup.ByCaller{}) == nil {
+	if !calls.IsNode(ctx) {
 		f.abandon()
 	} else {
 		f.conclude(true) // this is a node of another quorum, which releases it

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -57,7 +57,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 // would look for a cause at each release.
 func (b *ballot) findCauses(ctx context.Context, lease locker.Lease) {
 	left := time.Until(lease.Expires)
-	if left <= 0 || ctx.Value(cleanup.ByCaller{}) != nil {
+	if left <= 0 || calls.IsNode(ctx) {
 		return // the lease has ended by itself, or this is a node of another quorum
 	}
 	var others []*node
@@ -98,10 +98,10 @@ type leftovers struct {
 	until  time.Time // when the nodes forget by themselves
 
 	mu      sync.Mutex
-	parts   []leftover      // by node
-	done    bool            // the release is done, so that cleanups may begin
-	limit   *time.Timer     // starts the cleanups of nodes that are silent then
-	pending *cleanup.Ledger // counts the silent nodes as one cleanup until limit
+	parts   []leftover  // by node
+	done    bool        // the release is done, so that cleanups may begin
+	limit   *time.Timer // starts the cleanups of nodes that are silent then
+	pending func()      // ends the delay of Drain for the silent nodes, which lasts until limit
 }
 
 // leftover is what one node may still have of the lease.
@@ -149,7 +149,7 @@ func (l *leftovers) heard(n *node, err error) error {
 	switch {
 	case err == nil || errors.Is(err, locker.ErrLost):
 		if p.doubt && p.said != settled {
-			p.server.Confirm(l.ctx, p.cleanup(l.lease, time.Until(l.until), false))
+			p.server.Confirm(l.ctx, p.cleanup(l.ctx, l.lease, time.Until(l.until), false))
 		}
 		p.said = settled
 	case p.said == noAnswer:
@@ -159,7 +159,7 @@ func (l *leftovers) heard(n *node, err error) error {
 		l.tell(failed)
 	}
 	if l.limit != nil && !l.any(noAnswer) && l.limit.Stop() {
-		l.pending.Done()
+		l.pending()
 	}
 	return err
 }
@@ -183,8 +183,7 @@ func (l *leftovers) release(r *round) {
 	if l.any(noAnswer) {
 		end, _ := r.ctx.Deadline()
 		l.limit = time.AfterFunc(time.Until(end), l.late)
-		l.pending = cleanup.From(l.ctx)
-		l.pending.Begin()
+		l.pending = locker.DelayDrain(l.ctx)
 	}
 }
 
@@ -192,7 +191,7 @@ func (l *leftovers) late() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tell(noAnswer)
-	l.pending.Done() // from here on their cleanups count
+	l.pending() // from here on their cleanups delay it
 }
 
 // tell begins the cleanups of the nodes from which this was heard.
@@ -204,7 +203,7 @@ func (l *leftovers) tell(said reached) {
 		}
 		p.said = settled
 		if left := time.Until(l.until); left > 0 {
-			p.server.Add(l.ctx, p.cleanup(l.lease, left, !p.doubt))
+			p.server.Add(l.ctx, p.cleanup(l.ctx, l.lease, left, !p.doubt))
 		}
 	}
 }

@@ -67,35 +67,15 @@ func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round 
 	if q.sequential && k != abandoning {
 		turns = len(q.nodes)
 	}
-	r.ctx, r.cancel = context.WithTimeout(detached{ctx, k}, time.Duration(turns)*limit)
+	if k == extending {
+		ctx = context.WithoutCancel(ctx) // its nodes look for the cause of a loss
+	} else {
+		ctx = calls.ForNode(ctx)
+	}
+	r.ctx, r.cancel = context.WithTimeout(ctx, time.Duration(turns)*limit)
 	r.users.Store(1)
 	q.rounds.Add(1)
 	return r
-}
-
-// detached has the values of a ctx but not its end. The nodes leave the cleanup, and what a loss means,
-// to the quorum, except in an extension; and what one node grants is no hold.
-type detached struct {
-	context.Context
-	kind kind
-}
-
-func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (detached) Done() <-chan struct{}       { return nil }
-func (detached) Err() error                  { return nil }
-
-func (d detached) Value(key any) any {
-	switch key {
-	case cleanup.ByCaller{}:
-		if d.kind != extending {
-			return true
-		}
-	case calls.Key{}:
-		if d.kind == acquiring {
-			return nil
-		}
-	}
-	return d.Context.Value(key)
 }
 
 // leave cancels the ctx of the calls after the last of them, instead of at the limit.

@@ -114,20 +114,20 @@ func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 						func() error { return l.Release(t.Context(), lease) },
 					} {
 						if err := op(); err != nil {
-							t.Fatalf("%s = %v", calls[i], err)
+							t.Fatalf("%s = %v", operations[i], err)
 						}
 						silent := 0
 						for _, w := range watched[:stopped] {
-							if _, answered := w.answers.Load(calls[i] + req.Token); !answered {
+							if _, answered := w.answers.Load(operations[i] + req.Token); !answered {
 								silent++
 							}
 						}
 						if silent == stopped {
-							pending[calls[i]]++
+							pending[operations[i]]++
 						}
 					}
 				}
-				for _, call := range calls { // one call may have been slower than its client allows
+				for _, call := range operations { // one call may have been slower than its client allows
 					if pending[call] == 0 {
 						t.Errorf("each %s has waited for the stopped servers", call)
 					}
@@ -138,7 +138,7 @@ func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-var calls = []string{"acquire", "extend", "release"}
+var operations = []string{"acquire", "extend", "release"}
 
 // witness records which calls have been answered.
 type witness struct {
@@ -183,7 +183,7 @@ func TestThreeOfFiveServersGoneIsAnErrorWithinTheLimitAndLeavesNothing(t *testin
 					func() error { _, err := l.Extend(t.Context(), held, lease); return err },
 					func() error { return l.Release(t.Context(), held) },
 				} {
-					name, began := calls[i], time.Now()
+					name, began := operations[i], time.Now()
 					err := op()
 					if took := time.Since(began); took > limit+patience/2 { // a client without timeouts would wait for ever
 						t.Errorf("%s took %v", name, took)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
@@ -33,7 +33,7 @@ func TestAnUnknownOutcomeSaysUntilWhenItIsCleanedUp(t *testing.T) {
 		}{
 			{"unknown", t.Context(), io.EOF, fmt.Sprintf(`lockstep: acquire "k": EOF; cleanup runs until %s`, until)},
 			{"not done", t.Context(), unsent{io.EOF}, `lockstep: acquire "k": EOF`},
-			{"of a node, whose quorum cleans up", context.WithValue(t.Context(), cleanup.ByCaller{}, true), io.EOF, `lockstep: acquire "k": EOF`},
+			{"of a node, whose quorum cleans up", calls.ForNode(t.Context()), io.EOF, `lockstep: acquire "k": EOF`},
 		} {
 			store := memory.New()
 			l := instance.New(store, func(context.Context, string, string, time.Duration) (backends.Result, error) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
 )
 
@@ -25,7 +25,7 @@ func (i *instance) lost(ctx context.Context, lease locker.Lease) error {
 // mayBeEvicted is false if the lease is over by itself, or was never granted: a cleanup tells no end.
 // A quorum releases on nodes that never granted the lease, and would look there each time.
 func (i *instance) mayBeEvicted(ctx context.Context, lease locker.Lease) bool {
-	return i.evictions != nil && ctx.Err() == nil && ctx.Value(cleanup.ByCaller{}) == nil && !lease.Expires.IsZero() && !lease.Ended()
+	return i.evictions != nil && ctx.Err() == nil && !calls.IsNode(ctx) && !lease.Expires.IsZero() && !lease.Ended()
 }
 
 // mark is the hold that keeps the key closed in the place of the evicted one. The holder must stop its

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/address"
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
@@ -37,8 +38,8 @@ func over(place Place, store any) *instance {
 	return i
 }
 
-// Is reports whether l is a Locker of this package. Under a ctx with [cleanup.ByCaller] such a
-// Locker leaves the cleanup of an attempt to its caller.
+// Is reports whether l is a Locker of this package. Under the ctx of [calls.ForNode] such a Locker leaves
+// the cleanup of an attempt to its caller.
 func Is(l locker.Locker) bool {
 	switch l.(type) {
 	case *instance, *started:
@@ -117,7 +118,7 @@ func (i *instance) attempt(ctx context.Context, req locker.Request, ask ask) (le
 	if err := ctx.Err(); err != nil {
 		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	call, err := i.cleanups.Reserve(ctx, req.Key)
+	call, err := i.cleanups.Reserve(ctx, req.Key, !calls.IsNode(ctx))
 	if err != nil {
 		return locker.Lease{}, Fault("acquire", req.Key, err)
 	}
@@ -154,7 +155,7 @@ func (i *instance) heard(ctx context.Context, call cleanup.Call, started time.Ti
 	switch {
 	case err == nil || backends.Permanent(err):
 		i.cleanups.Answered(call, nil)
-	case ctx.Err() != nil && time.Since(started) < hurry || ctx.Value(cleanup.ByCaller{}) != nil:
+	case ctx.Err() != nil && time.Since(started) < hurry || calls.IsNode(ctx):
 		i.cleanups.Withdraw(call)
 	default:
 		i.cleanups.Answered(call, err)
@@ -167,9 +168,12 @@ const hurry = time.Second // a call whose ctx ends within this time does not sho
 // unless a cleanup needs it.
 func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
 	lease, err := granted(req, started, res, err)
-	if err == nil || backends.Permanent(err) || backends.Unsent(err) {
+	if err == nil || backends.Permanent(err) || backends.Unsent(err) || calls.IsNode(ctx) {
 		i.cleanups.Free()
-	} else if until := time.Now().Add(req.TTL); i.cleanups.Keep(ctx, i.entry(req, err)) {
+	} else {
+		e, until := i.entry(req, err), time.Now().Add(req.TTL)
+		e.Done = locker.DelayDrain(ctx)
+		i.cleanups.Keep(ctx, e)
 		err = &cleanedUp{err, until}
 	}
 	return outcome(req, lease, res, err)
