@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // The garbage collector does not run in fake time, so these tests run in real time and wait until
@@ -24,8 +25,8 @@ type noted struct {
 	ended     map[string]error
 }
 
-func (n *noted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if locker.CallOf(ctx).Abandoned() {
+func (n *noted) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	if contract.CallOf(ctx).Abandoned() {
 		n.mu.Lock()
 		n.abandoned[lease.Key]++
 		n.mu.Unlock()
@@ -33,9 +34,9 @@ func (n *noted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duratio
 	return n.Locker.Extend(ctx, lease, ttl)
 }
 
-func (n *noted) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n *noted) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := n.Locker.Acquire(ctx, req)
-	locker.CallOf(ctx).OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+	contract.CallOf(ctx).OnHold(func(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 		return ctx, func(_ time.Time, cause error) {
 			n.mu.Lock()
 			n.ended[lease.Key] = cause

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -28,7 +29,7 @@ func (r *repeats) answered(err error) {
 // insist is an attempt to acquire, repeated at once while the error says that the connection had ended while it was
 // idle: another connection gives the answer. Nothing is known of the attempt that failed, so the next
 // one has another Token, and the strategy cleans up.
-func (w *waiting) insist(ctx, limit context.Context, req Request, so *effort) (Lease, error) {
+func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (contract.Lease, error) {
 	lease, err := w.attempt(ctx, limit, Locker.Acquire, req, so)
 	w.repeats.answered(err)
 	for n := 0; again(err) && n < maxAgain && w.repeats.take(); n++ {
@@ -37,7 +38,7 @@ func (w *waiting) insist(ctx, limit context.Context, req Request, so *effort) (L
 		next, failed := w.attempt(ctx, limit, Locker.Acquire, req, so)
 		w.repeats.answered(failed)
 		if failed != nil && outcome.Unsent(failed) {
-			return Lease{}, err // of this one nothing was sent, but of the one before
+			return contract.Lease{}, err // of this one nothing was sent, but of the one before
 		}
 		lease, err = next, failed
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/stack"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -32,14 +33,14 @@ const (
 )
 
 // ask is one question to a Locker: [Locker.Acquire], or a Transfer.
-type ask func(l Locker, ctx context.Context, req Request) (Lease, error)
+type ask func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error)
 
 // attempt asks the store once. It returns when ctx is done, or when the limit for an attempt is
 // over, whatever the Locker does: the goroutine that receives a later grant releases it. A lease
 // that has ended when it comes is an error, so that the wait can go on.
-func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *effort) (lease Lease, err error) {
+func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (lease contract.Lease, err error) {
 	if so.tooManyHang() {
-		return Lease{}, &hangingError{w.by()}
+		return contract.Lease{}, &hangingError{w.by()}
 	}
 	so.attempts++
 	so.wall = w.clock.Read()
@@ -87,15 +88,15 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req Request, so *
 	so.left = append(so.left, a)
 	if ctx.Err() == nil && (limit == nil || limit.Err() == nil) {
 		so.silent++
-		return Lease{}, &silentError{by: w.by(), within: a.within}
+		return contract.Lease{}, &silentError{by: w.by(), within: a.within}
 	}
-	return Lease{}, errUnderWay
+	return contract.Lease{}, errUnderWay
 }
 
 // inTime returns the lease as its holder may rely on it. A lease that has ended by then is an error.
-func (w *waiting) inTime(ctx context.Context, req Request, lease Lease, so *effort) (Lease, error) {
+func (w *waiting) inTime(ctx context.Context, req contract.Request, lease contract.Lease, so *effort) (contract.Lease, error) {
 	if ttl := so.wait.relied(req); ttl < req.TTL {
-		lease.Expires = earlier(lease.Expires, Until(lease.Granted, ttl))
+		lease.Expires = earlier(lease.Expires, contract.Until(lease.Granted, ttl))
 	}
 	if got := (grant{lease, so.wall}); got.ended(time.Now()) {
 		return lease, w.tooLate(ctx, req, &got)
@@ -115,7 +116,7 @@ func (w *waiting) timer(d time.Duration) *time.Timer {
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
 // whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
 // two seconds after the TTL at the latest.
-func (w *waiting) alone(req Request, so *effort) *sharedContext {
+func (w *waiting) alone(req contract.Request, so *effort) *sharedContext {
 	const late = prompt.Overrun - 2*time.Second
 	within := w.patience(req, so) - late
 	if !w.ends || within < late {
@@ -131,7 +132,7 @@ func (w *waiting) alone(req Request, so *effort) *sharedContext {
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx context.Context, ask ask, req Request) (lease Lease, err error) {
+func (w *waiting) prompt(ctx context.Context, ask ask, req contract.Request) (lease contract.Lease, err error) {
 	began := time.Now()
 	lease, err = ask(w.Locker, ctx, req)
 	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
@@ -143,7 +144,7 @@ func (w *waiting) prompt(ctx context.Context, ask ask, req Request) (lease Lease
 // patience is how long an attempt may have no answer. A grant that comes after the TTL is of no
 // use. A call with WithWait has time for another attempt, on another connection: it is sent sooner,
 // but not sooner than this store takes to answer.
-func (w *waiting) patience(req Request, so *effort) time.Duration {
+func (w *waiting) patience(req contract.Request, so *effort) time.Duration {
 	p := so.wait
 	ttl := p.relied(req)
 	if p.limit == 0 {
@@ -153,20 +154,22 @@ func (w *waiting) patience(req Request, so *effort) time.Duration {
 }
 
 // relied is the part of the TTL that the holder relies on: the rest is for a minimum hold.
-func (p *waitPolicy) relied(req Request) time.Duration { return min(cmp.Or(p.ttl, req.TTL), req.TTL) }
+func (p *waitPolicy) relied(req contract.Request) time.Duration {
+	return min(cmp.Or(p.ttl, req.TTL), req.TTL)
+}
 
 // attempt is a call of the Locker that its caller may leave.
 type attempt struct {
 	w      *waiting
 	ask    ask
 	ctx    attemptContext
-	req    Request
+	req    contract.Request
 	wait   *waitPolicy
 	began  time.Time
 	within time.Duration // the limit
 	done   chan struct{}
 
-	lease Lease
+	lease contract.Lease
 	err   error
 
 	mu         sync.Mutex
@@ -254,7 +257,7 @@ func (a *attempt) remove(known, granted bool) {
 
 // release ends a lease that nobody wants. Key and Token suffice to name it.
 func (a *attempt) release(ctx context.Context) error {
-	err := a.w.Locker.Release(ctx, Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
+	err := a.w.Locker.Release(ctx, contract.Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
 	if errors.Is(err, ErrLost) {
 		return nil
 	}

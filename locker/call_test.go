@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -38,10 +39,10 @@ type noting struct {
 	grants *grants
 }
 
-func (n noting) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n noting) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := n.Locker.Acquire(ctx, req)
 	if err == nil {
-		call := locker.CallOf(ctx)
+		call := contract.CallOf(ctx)
 		n.grants.mu.Lock()
 		defer n.grants.mu.Unlock()
 		n.grants.all = append(n.grants.all, granted{call.Attempts(), call.Contended(), call.Scoped()})
@@ -52,32 +53,32 @@ func (n noting) Acquire(ctx context.Context, req locker.Request) (locker.Lease, 
 // remade builds each Request and each Lease again from its fields, as middleware may.
 type remade struct{ locker.Locker }
 
-func (r remade) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	lease, err := r.Locker.Acquire(ctx, locker.Request{
+func (r remade) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
+	lease, err := r.Locker.Acquire(ctx, contract.Request{
 		Key: req.Key, Token: req.Token, Owner: req.Owner, TTL: req.TTL,
-		Turn: locker.Turn{Waiter: req.Waiter, Shared: req.Shared, Joins: req.Joins},
+		Turn: contract.Turn{Waiter: req.Waiter, Shared: req.Shared, Joins: req.Joins},
 	})
 	return remake(lease), err
 }
 
-func (r remade) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (r remade) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	extended, err := r.Locker.Extend(ctx, remake(lease), ttl)
 	return remake(extended), err
 }
 
-func (r remade) Release(ctx context.Context, lease locker.Lease) error {
+func (r remade) Release(ctx context.Context, lease contract.Lease) error {
 	return r.Locker.Release(ctx, remake(lease))
 }
 
-func remake(l locker.Lease) locker.Lease {
-	return locker.Lease{
+func remake(l contract.Lease) contract.Lease {
+	return contract.Lease{
 		Key: l.Key, Token: l.Token, Owner: l.Owner, Fence: l.Fence, Granted: l.Granted, Expires: l.Expires, Quorum: l.Quorum,
-		Share: locker.Share{Holds: l.Holds, Room: l.Room, Slot: l.Slot},
+		Share: contract.Share{Holds: l.Holds, Room: l.Room, Slot: l.Slot},
 	}
 }
 
 func TestNoFieldOfARequestOrALeaseIsHidden(t *testing.T) {
-	for of, most := range map[reflect.Type]int{reflect.TypeFor[locker.Request](): 6, reflect.TypeFor[locker.Lease](): 8} {
+	for of, most := range map[reflect.Type]int{reflect.TypeFor[contract.Request](): 6, reflect.TypeFor[contract.Lease](): 8} {
 		if n := of.NumField(); n > most {
 			t.Errorf("%v has %d fields; want %d at most", of, n, most)
 		}
@@ -96,14 +97,14 @@ func TestARequestAndALeaseAreFacts(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		begun, ended := 0, 0
 		follow := func(next locker.Locker) locker.Locker {
-			return follower{next, func(call locker.Call) {
-				call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+			return follower{next, func(call contract.Call) {
+				call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 					begun++
 					return ctx, func(time.Time, error) { ended++ }
 				})
 			}}
 		}
-		c := locker.New(locker.Wrap(s, copies, follow, copies),
+		c := locker.New(contract.Wrap(s, copies, follow, copies),
 			locker.WithTTL(time.Second), locker.WithMaxHandovers(1), locker.WithMiddleware(copies, follow, copies))
 		first := mustLock(t, c, "key")
 		second := make(chan *locker.Lock)
@@ -133,12 +134,12 @@ func TestOnlyTheAttemptThatWonIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		var followed []string
 		follow := func(next locker.Locker) locker.Locker {
-			return &slowFirst{Locker: next, begin: func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+			return &slowFirst{Locker: next, begin: func(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 				followed = append(followed, lease.Token)
 				return ctx, nil
 			}}
 		}
-		c := locker.New(locker.Wrap(s, follow), locker.WithTTL(10*time.Second))
+		c := locker.New(contract.Wrap(s, follow), locker.WithTTL(10*time.Second))
 		l, err := c.Lock(t.Context(), "key", locker.WithWait(time.Minute))
 		if err != nil {
 			t.Fatal(err)
@@ -154,18 +155,18 @@ func TestOnlyTheAttemptThatWonIsFollowed(t *testing.T) {
 // slowFirst answers the first Acquire after 3 seconds: later than a call with WithWait waits for it.
 type slowFirst struct {
 	locker.Locker
-	begin func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
+	begin func(context.Context, contract.Lease) (context.Context, func(time.Time, error))
 	asked bool
 }
 
-func (s *slowFirst) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s *slowFirst) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if !s.asked {
 		s.asked = true
 		time.Sleep(3 * time.Second)
 	}
 	lease, err := s.Locker.Acquire(ctx, req)
 	if err == nil {
-		locker.CallOf(ctx).OnHold(s.begin)
+		contract.CallOf(ctx).OnHold(s.begin)
 	}
 	return lease, err
 }
@@ -174,8 +175,8 @@ func TestWhatANodeOfAQuorumGrantsIsNoHold(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *spy, _ *locker.Client) {
 		begun := 0
 		follow := func(next locker.Locker) locker.Locker {
-			return follower{next, func(call locker.Call) {
-				call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+			return follower{next, func(call contract.Call) {
+				call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 					begun++
 					return ctx, nil
 				})
@@ -183,7 +184,7 @@ func TestWhatANodeOfAQuorumGrantsIsNoHold(t *testing.T) {
 		}
 		nodes := make([]locker.Locker, 3)
 		for i := range nodes {
-			nodes[i] = locker.Wrap(single.New(memory.New()), follow)
+			nodes[i] = contract.Wrap(single.New(memory.New()), follow)
 		}
 		quorum, err := redlock.New(nodes)
 		if err != nil {
@@ -217,6 +218,6 @@ func TestMiddlewareThatDropsTheCtxIsToldSo(t *testing.T) {
 
 type dropping struct{ locker.Locker }
 
-func (d dropping) Acquire(_ context.Context, req locker.Request) (locker.Lease, error) {
+func (d dropping) Acquire(_ context.Context, req contract.Request) (contract.Lease, error) {
 	return d.Locker.Acquire(context.Background(), req)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Client is to a [Locker] what http.Client is to http.RoundTripper. It waits for a lock that is
@@ -52,7 +53,7 @@ func New(l Locker, opts ...ClientOption) *Client {
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
 	c.ends = w.ends
 	c.inner = w
-	if c.locker = Wrap(w, c.defaults.middleware...); c.locker == nil {
+	if c.locker = contract.Wrap(w, c.defaults.middleware...); c.locker == nil {
 		c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))
 		c.locker = w
 	}
@@ -167,12 +168,12 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	if err := ctx.Err(); err != nil {
 		return nil, &Error{Op: "lock", Key: key, Err: ctxError(ctx)}
 	}
-	if err := ValidateKey(key); err != nil { // before it stands in line
+	if err := contract.ValidateKey(key); err != nil { // before it stands in line
 		return nil, &Error{Op: "lock", Key: key, Err: err}
 	}
-	req := Request{
+	req := contract.Request{
 		Key: key, Token: c.defaults.holder.token(), Owner: ownerFrom(ctx), TTL: cfg.asks(),
-		Turn: Turn{Shared: c.defaults.shared},
+		Turn: contract.Turn{Shared: c.defaults.shared},
 	}
 	var chance nesting
 	if !how.once {
@@ -200,7 +201,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 
 // acquire counts the attempt in until it is answered. The hooks of the hold come later: one of them
 // may call Drain.
-func (c *Client) acquire(ctx context.Context, req Request, how call, wait *waitPolicy) (got grant, hooks []hook, err error) {
+func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
 	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
 	if len(c.defaults.middleware) > 0 {
@@ -217,7 +218,7 @@ func (c *Client) acquire(ctx context.Context, req Request, how call, wait *waitP
 }
 
 // through is acquire through middleware, which finds the call in the ctx.
-func (c *Client) through(ctx context.Context, req Request, how call, wait *waitPolicy) (got grant, hooks []hook, err error) {
+func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
 	within := &callContext{Context: ctx, ledger: &c.ledger, so: effort{said: said{scoped: how.scoped}, wait: wait}}
 	within.so.of = &within.so
 	if how.from != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -34,7 +35,7 @@ func TestTimesOfALeaseKeepTheirMonotonicReading(t *testing.T) {
 
 func TestALeaseEndsByWhicheverClockSaysSoFirst(t *testing.T) {
 	var clock wallclock.Clock
-	ended := locker.Lease{Expires: time.Now().Add(time.Hour)}.By(&clock)
+	ended := locker.EndedBy(contract.Lease{Expires: time.Now().Add(time.Hour)}, &clock)
 	if ended() {
 		t.Error("Ended is true an hour before the end")
 	}
@@ -42,7 +43,7 @@ func TestALeaseEndsByWhicheverClockSaysSoFirst(t *testing.T) {
 	if !ended() {
 		t.Error("Ended is false after the end by the wall clock")
 	}
-	over := locker.Lease{Expires: time.Now().Add(-time.Second)}.By(&clock)
+	over := locker.EndedBy(contract.Lease{Expires: time.Now().Add(-time.Second)}, &clock)
 	clock.Jump(-time.Hour) // the wall clock was set back
 	if !over() {
 		t.Error("Ended is false after the end by the monotonic clock")
@@ -106,7 +107,7 @@ func TestDoneIsClosedWithinASecondOfTheEndByAWallClockThatWasSet(t *testing.T) {
 				locks := locker.New(clocked{s, &clock}, locker.WithTTL(time.Hour))
 				other := mustLock(t, locks, "other", locker.WithTTL(3*time.Second)) // the Client looks at its clocks each second
 				time.Sleep(10 * time.Second)
-				s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 					if whileAsking {
 						clock.Jump(20 * time.Minute)
 						time.Sleep(2 * time.Second)

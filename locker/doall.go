@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // DoAll is [Client.Do] with several locks: it calls work when it has all of them. It takes each key
@@ -23,7 +24,7 @@ import (
 //
 // The error is that of Do. If it matches [ErrHeld], [HeldError.Key] is the key that was held, or one
 // that work wanted. An empty list is bad input, since nothing would protect the work, and so is any
-// key that [ValidateKey] refuses. Bad input is a permanent error before anything is sent.
+// key that [contract.ValidateKey] refuses. Bad input is a permanent error before anything is sent.
 //
 // There is no limit of keys, and no slot of a cluster that they must share. Each takes a round trip
 // to acquire and one to release. A process that dies leaves each key locked until its lease ends.
@@ -37,7 +38,7 @@ func (c *Client) DoAll(
 		return &Error{Op: "lock", Err: outcome.Invalidf("there are no keys")}
 	}
 	for _, key := range keys {
-		if err := ValidateKey(key); err != nil {
+		if err := contract.ValidateKey(key); err != nil {
 			return &Error{Op: "lock", Key: key, Err: err}
 		}
 	}

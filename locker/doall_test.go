@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 )
 
@@ -200,7 +201,7 @@ func TestTheWaitLimitOfDoAllIsForAllKeys(t *testing.T) {
 // The wait for the first key took up the limit, and the others are free.
 func TestDoAllAsksForEachKeyOnceAlthoughItsLimitIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			time.Sleep(6 * time.Millisecond)
 			return lease, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // looks counts how often contexts are asked for a value or their deadline.
@@ -64,10 +65,10 @@ func passed() (n int) {
 }
 
 // onBegin is middleware that makes a ctx for each hold.
-func onBegin(begin func(ctx context.Context, key string) context.Context) locker.Middleware {
+func onBegin(begin func(ctx context.Context, key string) context.Context) contract.Middleware {
 	return func(next locker.Locker) locker.Locker {
-		return follower{next, func(call locker.Call) {
-			call.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+		return follower{next, func(call contract.Call) {
+			call.OnHold(func(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 				return begin(ctx, lease.Key), nil
 			})
 		}}
@@ -160,7 +161,7 @@ func TestALockOfDoAllHasTheValuesAndTheDeadlinesOfThoseAbove(t *testing.T) {
 		}
 		given, cancel := context.WithTimeout(context.WithValue(t.Context(), ofGiven{}, "value"), time.Minute)
 		defer cancel()
-		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if keys, _ := s.keys(); len(keys) == 3 {
 				check("the attempt for c", ctx, "b", 10*time.Second)
 			}

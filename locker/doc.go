@@ -15,7 +15,7 @@
 //
 // A lock is held under a lease: the store forgets it after its TTL, so that a holder that dies does
 // not keep it for ever. Both sides count the time by their own clock. The holder counts from before
-// its request, and takes off a margin (see [Until]). So the lease ends for the holder before the
+// its request, and takes off a margin (see [contract.Until]). So the lease ends for the holder before the
 // store forgets it.
 //
 //	holder   asks ├──────────── believes ───────────┤ Expires

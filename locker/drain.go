@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 )
 
@@ -11,7 +12,7 @@ import (
 // about to end: what it has not released by then stays locked until the lease ends.
 //   - A release, also one whose Unlock has returned: until the store answers, or the lease has ended.
 //   - A cleanup after an unknown outcome or a loss, of this Client or of its strategy (see
-//     [DelayDrain]): until the store has answered it once, or has forgotten the value by its TTL. The
+//     [contract.DelayDrain]): until the store has answered it once, or has forgotten the value by its TTL. The
 //     TTL of what stands in the socket of a server that hangs begins when the server goes on: give
 //     ctx a deadline.
 //   - An attempt, also one whose Lock has returned: until the client library returns, and what it
@@ -35,28 +36,6 @@ func (c *Client) Drain(ctx context.Context) error {
 	return nil
 }
 
-// DelayDrain makes [Client.Drain] wait until done is called. It is for a [Locker] that does something
-// in the background after its call, such as the cleanup after an unknown outcome. ctx is that of the
-// call. Call DelayDrain before the call returns. Call done when the store has answered, or has
-// forgotten the value; further calls of done do nothing.
-//
-//	done := locker.DelayDrain(ctx)
-//	go func() {
-//		defer done()
-//		cleanUp(context.WithoutCancel(ctx), req)
-//	}()
-//
-// It does nothing if the ctx does not come from a Client: nobody waits then.
-func DelayDrain(ctx context.Context) (done func()) {
-	ledger, _ := ctx.Value(ledgerKey{}).(*cleanup.Ledger)
-	return ledger.Count()
-}
-
-// ledgerKey is the key of the Client's ledger among the values of the ctx that a Locker is called
-// with. There may be middleware between the two, and several Clients above one Locker, so the ctx is
-// the only way from one to the other.
-type ledgerKey struct{}
-
 // countedContext is a ctx with the ledger, for calls of the Locker.
 type countedContext struct {
 	context.Context
@@ -64,7 +43,7 @@ type countedContext struct {
 }
 
 func (c *countedContext) Value(key any) any {
-	if key == (ledgerKey{}) {
+	if key == (calls.DrainKey{}) {
 		return c.ledger
 	}
 	return c.Context.Value(key)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // inBackground is a Locker that goes on for a while after one of its calls.
@@ -33,26 +34,26 @@ func (b *inBackground) after(ctx context.Context, call string) {
 		return
 	}
 	b.call, b.ends = "", time.Now().Add(goesOn)
-	done := locker.DelayDrain(ctx)
+	done := contract.DelayDrain(ctx)
 	time.AfterFunc(goesOn, done)
 }
 
-func (b *inBackground) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (b *inBackground) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	b.after(ctx, "Acquire")
 	return b.Locker.Acquire(ctx, req)
 }
 
-func (b *inBackground) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (b *inBackground) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	b.after(ctx, "Transfer")
 	return b.Locker.Transfer(ctx, from, req)
 }
 
-func (b *inBackground) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (b *inBackground) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	b.after(ctx, "Extend")
 	return b.Locker.Extend(ctx, lease, ttl)
 }
 
-func (b *inBackground) Release(ctx context.Context, lease locker.Lease) error {
+func (b *inBackground) Release(ctx context.Context, lease contract.Lease) error {
 	b.after(ctx, "Release")
 	return b.Locker.Release(ctx, lease)
 }
@@ -115,7 +116,7 @@ func TestDrainWaitsForWhatAStrategyDoesInTheBackground(t *testing.T) {
 			mustUnlock(t, mustLock(t, c, "key"))
 		}},
 		"of the release of a grant that nobody wants": {"Release", func(t *testing.T, _ *inBackground, s *spy, c *locker.Client) {
-			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				defer time.Sleep(time.Millisecond)
 				return next()
 			}
@@ -134,12 +135,12 @@ func TestDrainWaitsForWhatAStrategyDoesInTheBackground(t *testing.T) {
 		}},
 	} {
 		through := func(l locker.Locker) locker.Locker { return struct{ locker.Locker }{l} }
-		for _, between := range [][]locker.Middleware{nil, {through}} {
+		for _, between := range [][]contract.Middleware{nil, {through}} {
 			t.Run(fmt.Sprintf("%s, middleware %v", name, between != nil), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newSpy()
 					b := &inBackground{Locker: s, call: c.call}
-					locks, others := locker.New(locker.Wrap(b, between...)), locker.New(b)
+					locks, others := locker.New(contract.Wrap(b, between...)), locker.New(b)
 					c.make(t, b, s, locks)
 					if err := others.Drain(t.Context()); err != nil || b.ends.IsZero() || !time.Now().Before(b.ends) {
 						t.Errorf("Drain of another Client = %v; it goes on until %v", err, b.ends)
@@ -180,7 +181,7 @@ func TestDrainWaitsUntilAClientHasCleanedUp(t *testing.T) {
 	const down = 5 * time.Second
 	for name, leave := range map[string]func(t *testing.T, s *spy, c *locker.Client){
 		"a grant whose caller has left": func(t *testing.T, s *spy, c *locker.Client) {
-			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				defer time.Sleep(time.Millisecond)
 				return next()
 			}
@@ -190,7 +191,7 @@ func TestDrainWaitsUntilAClientHasCleanedUp(t *testing.T) {
 			mustMatch(t, err, context.DeadlineExceeded)
 		},
 		"a grant that has ended": func(t *testing.T, s *spy, c *locker.Client) {
-			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				lease, err := next()
 				time.Sleep(time.Until(lease.Expires))
 				return lease, err
@@ -224,11 +225,11 @@ func TestDrainWaitsUntilAClientHasCleanedUp(t *testing.T) {
 
 // The first call of done counts, and done without a Client does nothing.
 func TestDoneMayBeCalledTwice(t *testing.T) {
-	locker.DelayDrain(t.Context())()
+	contract.DelayDrain(t.Context())()
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var dones []func()
-		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
-			dones = append(dones, locker.DelayDrain(ctx), locker.DelayDrain(ctx))
+		s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
+			dones = append(dones, contract.DelayDrain(ctx), contract.DelayDrain(ctx))
 			return next()
 		}
 		mustUnlock(t, mustLock(t, c, "key"))

@@ -8,7 +8,9 @@ import (
 	"net"
 	"slices"
 	"time"
-	"unicode/utf8"
+
+	"github.com/lockstep-go/lockstep/internal/printed"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Each of these answers one question; ask with [errors.Is].
@@ -48,7 +50,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("lockstep: %s %q: %s", e.Op, shown(e.Key), text(e.Err))
+	return fmt.Sprintf("lockstep: %s %q: %s", e.Op, printed.Key(e.Key), text(e.Err))
 }
 
 func (e *Error) Unwrap() error { return e.Err }
@@ -114,7 +116,7 @@ func asHeld(key string, err error) *HeldError {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("lockstep: acquire %q: %s", shown(e.Key), e.cause())
+	return fmt.Sprintf("lockstep: acquire %q: %s", printed.Key(e.Key), e.cause())
 }
 
 func (e *HeldError) cause() string {
@@ -187,7 +189,7 @@ func (e *EvictedError) Error() string {
 
 // Lost is the error for a lease that the store no longer has: [LostExpired] if its time is over,
 // else [LostStolen]. Strategies return it from Extend and Release.
-func Lost(lease Lease) error {
+func Lost(lease contract.Lease) error {
 	reason := LostStolen
 	if !lease.Expires.IsZero() && lease.Ended() {
 		reason = LostExpired
@@ -196,7 +198,7 @@ func Lost(lease Lease) error {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("lockstep: hold %q: %s", shown(e.Key), e.cause())
+	return fmt.Sprintf("lockstep: hold %q: %s", printed.Key(e.Key), e.cause())
 }
 
 func (e *LostError) cause() string {
@@ -295,18 +297,6 @@ func (deadlockError) Permanent() bool { return true }
 // ErrorType is "deadlock".
 func (deadlockError) ErrorType() string { return "deadlock" }
 
-// shown is how a key is printed. A key over MaxKeyLength is cut to its first 64 bytes.
-func shown(key string) string {
-	if len(key) <= MaxKeyLength {
-		return key
-	}
-	cut := 64
-	for cut > 64-utf8.UTFMax && !utf8.RuneStart(key[cut]) {
-		cut--
-	}
-	return key[:cut] + "…"
-}
-
 // text is the text of err, without the prefix "lockstep:" of this package's errors.
 func text(err error) string {
 	switch e := err.(type) { //nolint:errorlint // what wraps one of ours says more than it
@@ -354,7 +344,7 @@ func releasedAbove(ctx context.Context) error {
 // releasedError is ErrReleased for another lock than the one that the call is about.
 type releasedError struct{ key string }
 
-func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", shown(e.key)) }
+func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", printed.Key(e.key)) }
 
 // Is matches ErrReleased.
 func (e releasedError) Is(target error) bool { return target == ErrReleased }

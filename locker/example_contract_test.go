@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 )
 
@@ -13,7 +14,7 @@ func TestTheLockerOfTheExampleKeepsTheContract(t *testing.T) {
 	lockertest.Run(t, lockertest.Harness{
 		Bubble: true, NoWatch: true, NoTransfer: true, NoFaults: true, NoForeign: true, NoEvict: true,
 		New: func(*testing.T) (locker.Locker, lockertest.Disturber) {
-			table := &table{leases: map[string]locker.Lease{}}
+			table := &table{leases: map[string]contract.Lease{}}
 			return table, operator{table}
 		},
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A strategy of your own: its leases are in a map, so it excludes the goroutines of one process. It
@@ -17,7 +18,7 @@ import (
 // Package lockertest tests any Locker.
 func ExampleLocker() {
 	ctx := context.Background()
-	table := &table{leases: map[string]locker.Lease{}}
+	table := &table{leases: map[string]contract.Lease{}}
 	first, second := locker.New(table), locker.New(table)
 
 	err := first.Do(ctx, "invoice/42", func(ctx context.Context, _ *locker.Lock) error {
@@ -41,36 +42,36 @@ func ExampleLocker() {
 // table is a Locker.
 type table struct {
 	mu     sync.Mutex
-	leases map[string]locker.Lease // by key; some may have ended
+	leases map[string]contract.Lease // by key; some may have ended
 }
 
-func (t *table) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (t *table) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := req.Validate(); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	if err := validate(ctx, "acquire", req.Key, req.TTL); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	started := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	last, found := t.leases[req.Key]
 	if found && !last.Ended() && last.Token != req.Token { // the same Token: the attempt is repeated
-		return locker.Lease{}, &locker.HeldError{Key: req.Key, Left: time.Until(last.Expires), Attempts: 1}
+		return contract.Lease{}, &locker.HeldError{Key: req.Key, Left: time.Until(last.Expires), Attempts: 1}
 	}
-	t.leases[req.Key] = locker.Lease{
+	t.leases[req.Key] = contract.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Granted: started, Expires: locker.Until(started, req.TTL),
+		Granted: started, Expires: contract.Until(started, req.TTL),
 	}
 	return t.leases[req.Key], nil
 }
 
-func (t *table) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := lease.Validate("extend"); err != nil {
-		return lease, err
+func (t *table) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	if err := lease.Validate(); err != nil {
+		return lease, &locker.Error{Op: "extend", Key: lease.Key, Err: err}
 	}
 	if err := validate(ctx, "extend", lease.Key, ttl); err != nil {
 		return lease, err
@@ -82,16 +83,16 @@ func (t *table) Extend(ctx context.Context, lease locker.Lease, ttl time.Duratio
 	if err != nil {
 		return lease, err
 	}
-	if until := locker.Until(started, ttl); until.After(current.Expires) { // never shorter
+	if until := contract.Until(started, ttl); until.After(current.Expires) { // never shorter
 		current.Expires = until
 	}
 	t.leases[lease.Key] = current
 	return current, nil
 }
 
-func (t *table) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (t *table) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return &locker.Error{Op: "release", Key: lease.Key, Err: err}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +105,7 @@ func (t *table) Release(ctx context.Context, lease locker.Lease) error {
 
 // validate has a limit for the TTL: after a holder that hangs, its key is closed for no longer.
 func validate(ctx context.Context, op, key string, ttl time.Duration) error {
-	err := locker.ValidateTTL(ttl)
+	err := contract.ValidateTTL(ttl)
 	if err == nil {
 		err = backends.CheckTTL(ctx, ttl, backends.DefaultMaxTTL, "backends.DefaultMaxTTL")
 	}
@@ -115,7 +116,7 @@ func validate(ctx context.Context, op, key string, ttl time.Duration) error {
 }
 
 // current returns what the table has of a lease. Only its Token extends and releases.
-func (t *table) current(ctx context.Context, op string, lease locker.Lease) (locker.Lease, error) {
+func (t *table) current(ctx context.Context, op string, lease contract.Lease) (contract.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return lease, &locker.Error{Op: op, Key: lease.Key, Err: err}
 	}
@@ -127,8 +128,8 @@ func (t *table) current(ctx context.Context, op string, lease locker.Lease) (loc
 }
 
 // Transfer would move a hold to another process, and there is none.
-func (*table) Transfer(_ context.Context, _ string, req locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: locker.ErrNoTransfer}
+func (*table) Transfer(_ context.Context, _ string, req contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: contract.ErrNoTransfer}
 }
 
 // Watch would wake waiters when a lock is released. Without it they poll.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -97,12 +98,12 @@ func ExampleCall_OnHold() {
 
 type narrator struct{ locker.Locker }
 
-func (n narrator) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n narrator) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := n.Locker.Acquire(ctx, req)
 	if err != nil {
 		return lease, err
 	}
-	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	contract.CallOf(ctx).OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 		fmt.Println("begins")
 		return ctx, func(_ time.Time, cause error) { fmt.Println("ends:", cause) }
 	})

@@ -6,10 +6,11 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
-// By is the lease of a Client that goes by clock, from now on. It tells whether the lease has ended.
-func (l Lease) By(clock *wallclock.Clock) (ended func() bool) {
+// EndedBy is for the lease of a Client that goes by clock, from now on. It tells whether the lease has ended.
+func EndedBy(l contract.Lease, clock *wallclock.Clock) (ended func() bool) {
 	g := &grant{l, clock.Read()}
 	return func() bool { return g.ended(time.Now()) }
 }

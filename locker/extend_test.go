@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // The work of Do has the context of the lock, and may call Extend with it or with a ctx below it.
@@ -48,17 +49,17 @@ func TestAnExtensionUnderTheLocksOwnContextEndsWithTheHold(t *testing.T) {
 	}
 }
 
-func hangs(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+func hangs(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
 	<-ctx.Done()
-	return locker.Lease{}, ctx.Err()
+	return contract.Lease{}, ctx.Err()
 }
 
 func TestAnExtensionWhoseLockerEndsTheGoroutineHasFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutRenewal())
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 			runtime.Goexit()
-			return locker.Lease{}, nil
+			return contract.Lease{}, nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -75,10 +76,10 @@ type byHand struct{}
 func TestALockInTheBacklogIsRenewedThoughItIsAlsoExtendedByHand(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		until := time.Now().Add(14 * time.Second)
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if ctx.Value(byHand{}) != nil {
 				<-ctx.Done()
-				return locker.Lease{}, ctx.Err()
+				return contract.Lease{}, ctx.Err()
 			}
 			time.Sleep(time.Until(until)) // and ignores its ctx
 			return next()
@@ -112,10 +113,10 @@ func TestALockInTheBacklogIsRenewedThoughItIsAlsoExtendedByHand(t *testing.T) {
 // The renewal waits for room when an extension by hand is answered.
 func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if ctx.Value(byHand{}) == nil {
 				<-ctx.Done()
-				return locker.Lease{}, ctx.Err()
+				return contract.Lease{}, ctx.Err()
 			}
 			return next()
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // after is a call that takes so long, unless its ctx ends: it opens a connection, which takes several
@@ -38,9 +39,9 @@ func TestAReleaseThatOpensAConnectionToAFarServerIsConfirmed(t *testing.T) {
 func TestARenewalThatOpensAConnectionToAFarServerKeepsTheLock(t *testing.T) {
 	for _, takes := range []time.Duration{1200 * time.Millisecond, 2400 * time.Millisecond, 4500 * time.Millisecond} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-			s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				if err := after(ctx, takes); err != nil {
-					return locker.Lease{}, err
+					return contract.Lease{}, err
 				}
 				return next()
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // WithMaxHandovers lets Unlock hand the lease over to the next waiter of the same Client, up to n times
@@ -16,7 +17,7 @@ import (
 // releases the lease: the attempt may hang.
 //
 // Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds.
-// The store sees one hold, since both have the same Token, and so does middleware of [Wrap]. A
+// The store sees one hold, since both have the same Token, and so does middleware of [contract.Wrap]. A
 // numbered lease is not handed over, since each holder needs a number of its own; nor is a lease
 // that has an owner or a minimum hold ([WithMinHold]).
 //
@@ -48,7 +49,7 @@ func (h *hold) handOver() bool {
 
 // Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
 // this Release is of a holder before, and middleware repeats it.
-func (w *waiting) Release(ctx context.Context, lease Lease) error {
+func (w *waiting) Release(ctx context.Context, lease contract.Lease) error {
 	if w.lines.wasHandedOver(lease.Token) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -213,7 +214,7 @@ func TestALeaseHandedOverToAWaiterThatLeftIsReleased(t *testing.T) {
 func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
-		var released []locker.Lease
+		var released []contract.Lease
 		c := locker.New(single.New(store), locker.WithMaxHandovers(2), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
 			return twice{next, &released}
 		}))
@@ -248,10 +249,10 @@ func TestARepeatedReleaseDoesNotEndALeaseThatWasHandedOver(t *testing.T) {
 // twice notes every Release, so that the test can repeat it.
 type twice struct {
 	locker.Locker
-	released *[]locker.Lease
+	released *[]contract.Lease
 }
 
-func (m twice) Release(ctx context.Context, lease locker.Lease) error {
+func (m twice) Release(ctx context.Context, lease contract.Lease) error {
 	*m.released = append(*m.released, lease)
 	return m.Locker.Release(ctx, lease)
 }
@@ -303,7 +304,7 @@ func TestOfTwoReleasesAtOnceAtMostOneHandsTheLeaseOver(t *testing.T) {
 // impatient sends each Release twice at once.
 type impatient struct{ locker.Locker }
 
-func (m impatient) Release(ctx context.Context, lease locker.Lease) error {
+func (m impatient) Release(ctx context.Context, lease contract.Lease) error {
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	for i := range errs {
@@ -339,7 +340,7 @@ func TestAHeadThatIsHandedTheLeaseLeavesTheQueueOfTheStore(t *testing.T) {
 func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
-		answer := s.hangAcquire(func(next func() (locker.Lease, error)) (locker.Lease, error) { return next() })
+		answer := s.hangAcquire(func(next func() (contract.Lease, error)) (contract.Lease, error) { return next() })
 		waiter := take(t, c, "key")
 		mustUnlock(t, l)
 		s.mustBeFree(t, "key")
@@ -352,8 +353,8 @@ func TestALeaseIsNotHandedToAWaiterInTheMiddleOfAnAttempt(t *testing.T) {
 func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(locker.DefaultTTL))
-		answer := s.hangAcquire(func(func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, &locker.HeldError{Key: "key"}
+		answer := s.hangAcquire(func(func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, &locker.HeldError{Key: "key"}
 		})
 		waiter := take(t, c, "key")
 		mustUnlock(t, l)
@@ -364,11 +365,11 @@ func TestAnAttemptThatIsAnsweredLateIsNotHandedALeaseThatHasEnded(t *testing.T) 
 }
 
 // hangAcquire keeps the next attempt until answer is called, which gives it the result of with.
-func (s *spy) hangAcquire(with func(next func() (locker.Lease, error)) (locker.Lease, error)) (answer func()) {
+func (s *spy) hangAcquire(with func(next func() (contract.Lease, error)) (contract.Lease, error)) (answer func()) {
 	hangs := make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+	s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 		s.mu.Lock()
 		s.onAcquire = nil
 		s.mu.Unlock()
@@ -411,7 +412,7 @@ func TestTheEndOfAHoldThatWasHandedOverWakesNobody(t *testing.T) {
 // slowAfterRelease returns from Release a moment after the lease was handed over.
 type slowAfterRelease struct{ locker.Locker }
 
-func (m slowAfterRelease) Release(ctx context.Context, lease locker.Lease) error {
+func (m slowAfterRelease) Release(ctx context.Context, lease contract.Lease) error {
 	err := m.Locker.Release(ctx, lease)
 	time.Sleep(time.Millisecond)
 	return err
@@ -445,12 +446,12 @@ type counting struct {
 	begun, ended *atomic.Int32
 }
 
-func (m counting) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (m counting) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := m.Locker.Acquire(ctx, req)
 	if err != nil {
 		return lease, err
 	}
-	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	contract.CallOf(ctx).OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 		m.begun.Add(1)
 		return ctx, func(time.Time, error) { m.ended.Add(1) }
 	})
@@ -479,7 +480,7 @@ func TestLeasesThatWereHandedOverAreForgottenWhenTheyHaveEnded(t *testing.T) {
 func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 	t.Run("granted by the store", func(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				defer time.Sleep(400 * time.Millisecond) // the answer is slow
 				return next()
 			}
@@ -513,7 +514,7 @@ func TestTheMaximumHoldCountsFromTheGrant(t *testing.T) {
 // noRelease is middleware that lets no Release through.
 type noRelease struct{ locker.Locker }
 
-func (noRelease) Release(context.Context, locker.Lease) error { return fault{permanent: true} }
+func (noRelease) Release(context.Context, contract.Lease) error { return fault{permanent: true} }
 
 func TestAHandoverIsForgottenWithItsLeaseAlthoughNoReleaseIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -570,8 +571,8 @@ func TestALeaseThatWasHandedOverAndLostIsReleased(t *testing.T) {
 		mustUnlock(t, first)
 		second := <-next
 		s.mu.Lock()
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, errors.New("down")
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, errors.New("down")
 		}
 		s.mu.Unlock()
 		<-second.Context().Done()

@@ -3,6 +3,7 @@ package locker
 import (
 	"context"
 	"errors"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"slices"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ type hold struct {
 }
 
 // hold makes a granted lease a Lock.
-func (c *Client) hold(ctx context.Context, lease grant, cfg *config, hooks []hook) (*Lock, error) {
+func (c *Client) hold(ctx context.Context, lease grant, cfg *config, hooks []contract.Begin) (*Lock, error) {
 	if ctx.Err() != nil {
 		c.discard(ctx, lease.Lease, cfg.asks())
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
@@ -87,7 +88,7 @@ func (h *hold) isReleased() bool {
 	return errors.Is(h.over, ErrReleased) && !h.stopped
 }
 
-func (h *hold) leaseNow() Lease {
+func (h *hold) leaseNow() contract.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lease.Lease

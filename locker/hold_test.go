@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // lostBecause says why l was lost, or "" if it was not.
@@ -279,7 +280,7 @@ func TestExtendReturnsWithItsCtxAndALaterAnswerCounts(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		after := l.Lease().Expires
-		if want := locker.Until(began, time.Minute); !after.After(before) || after.After(want) {
+		if want := contract.Until(began, time.Minute); !after.After(before) || after.After(want) {
 			t.Errorf("Expires is %v, want at most %v: the TTL counts from before the call", after, want)
 		}
 		mustUnlock(t, l)
@@ -305,8 +306,8 @@ func TestExtendUnderACtxThatIsDoneSendsNothing(t *testing.T) {
 
 func TestAnErrorThatWrapsErrLostIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, fmt.Errorf("no such session: %w", locker.ErrLost)
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, fmt.Errorf("no such session: %w", locker.ErrLost)
 		}
 		l := mustLock(t, c, "key", locker.WithTTL(10*time.Second), locker.WithoutRenewal())
 		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
@@ -322,7 +323,7 @@ func TestOverdueRenewalsAreNotSentAllAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const slow = 40 * time.Millisecond
 		var answered []time.Time
-		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			time.Sleep(slow)
 			lease, err := next()
 			s.mu.Lock()
@@ -330,7 +331,7 @@ func TestOverdueRenewalsAreNotSentAllAtOnce(t *testing.T) {
 			answered = append(answered, time.Now())
 			return lease, err
 		}
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			time.Sleep(slow)
 			return lease, err
@@ -398,7 +399,7 @@ func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		now, most := make(chan int, 1), 0
 		now <- 0
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			n := <-now + 1
 			most = max(most, n)
 			now <- n
@@ -430,8 +431,8 @@ func TestMiddlewareKnowsOfALossBeforeDoReturns(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			reported := false
 			followed := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-				return follower{next, func(call locker.Call) {
-					call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+				return follower{next, func(call contract.Call) {
+					call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 						return ctx, func(time.Time, error) {
 							time.Sleep(time.Millisecond) // a hook may take long
 							reported = true
@@ -458,8 +459,8 @@ func TestAReleaseThatNeverReturnsEndsTheHoldForMiddleware(t *testing.T) {
 		s.faults.Set(backendtest.DeleteIf, backendtest.Stall(stuck, nil))
 		var ended error
 		followed := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-			return follower{next, func(call locker.Call) {
-				call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+			return follower{next, func(call contract.Call) {
+				call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 					return ctx, func(_ time.Time, cause error) { ended = cause }
 				})
 			}}
@@ -511,10 +512,10 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 			var log []string
 			var causes []error
 			var ats []time.Time
-			follow := func(label string) locker.Middleware {
+			follow := func(label string) contract.Middleware {
 				return func(next locker.Locker) locker.Locker {
-					return follower{next, func(call locker.Call) {
-						call.OnHold(func(ctx context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
+					return follower{next, func(call contract.Call) {
+						call.OnHold(func(ctx context.Context, l contract.Lease) (context.Context, func(time.Time, error)) {
 							log = append(log, label+" begins")
 							outer, _ := ctx.Value(key{}).(string)
 							return context.WithValue(ctx, key{}, outer+label), func(at time.Time, cause error) {
@@ -527,7 +528,7 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				s := newSpy()
-				c := locker.New(locker.Wrap(s, follow("c"), follow("d")), locker.WithMiddleware(follow("a"), follow("b")), locker.WithTTL(3*time.Second))
+				c := locker.New(contract.Wrap(s, follow("c"), follow("d")), locker.WithMiddleware(follow("a"), follow("b")), locker.WithTTL(3*time.Second))
 				l := mustLock(t, c, "key")
 				if value := l.Context().Value(key{}); value != "abcd" {
 					t.Errorf("the context went through %v", value)
@@ -561,15 +562,15 @@ func TestOnHoldBeginsOnceAndEndsOnceWithTheInstantAndTheCause(t *testing.T) {
 // follower is middleware that follows the holds of the leases it passes on.
 type follower struct {
 	locker.Locker
-	follow func(locker.Call)
+	follow func(contract.Call)
 }
 
 func (f follower) Prompt() bool { return prompt.Of(f.Locker) }
 
-func (f follower) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (f follower) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := f.Locker.Acquire(ctx, req)
 	if err == nil {
-		f.follow(locker.CallOf(ctx))
+		f.follow(contract.CallOf(ctx))
 	}
 	return lease, err
 }
@@ -577,12 +578,12 @@ func (f follower) Acquire(ctx context.Context, req locker.Request) (locker.Lease
 // acquirer is middleware that changes the leases it passes on.
 type acquirer struct {
 	locker.Locker
-	change func(locker.Lease) locker.Lease
+	change func(contract.Lease) contract.Lease
 }
 
 func (a acquirer) Prompt() bool { return prompt.Of(a.Locker) }
 
-func (a acquirer) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (a acquirer) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := a.Locker.Acquire(ctx, req)
 	if err == nil {
 		lease = a.change(lease)

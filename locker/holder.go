@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // WithHolder gives the locks of a Client a label that everybody may read, such as "api-7f9c/4711":
@@ -49,7 +50,7 @@ type holder string
 // [backends.HolderOf]: https://pkg.go.dev/github.com/lockstep-go/lockstep/backends#HolderOf
 func (h holder) token() string {
 	if h == "" {
-		return NewToken()
+		return contract.NewToken()
 	}
-	return string(h) + " " + NewToken()
+	return string(h) + " " + contract.NewToken()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -105,7 +106,7 @@ func TestALabelThatCannotBeReadBackIsRefused(t *testing.T) {
 		if err == nil || err.Error() != `lockstep: lock "key": `+want {
 			t.Errorf("%q: %v; want %s", label, err, want)
 		}
-		if backends.ValidHolder(label) || backends.HolderOf(label+" "+locker.NewToken()) != "" {
+		if backends.ValidHolder(label) || backends.HolderOf(label+" "+contract.NewToken()) != "" {
 			t.Errorf("%q is read although it is refused", label)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 func TestBadInputIsAnErrorThatSaysWhatToDo(t *testing.T) {
@@ -141,7 +142,7 @@ func TestDrainInAHookReturns(t *testing.T) {
 					drained <- c.Drain(ctx)
 				}
 				c = locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-					return observing{next, func(context.Context, locker.Lease) (context.Context, func(time.Time, error)) {
+					return observing{next, func(context.Context, contract.Lease) (context.Context, func(time.Time, error)) {
 						drain()
 						return nil, func(time.Time, error) { drain() }
 					}}

@@ -3,6 +3,7 @@ package locker
 import (
 	"cmp"
 	"context"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -169,12 +170,12 @@ func (ls *lines) note(ln *line, err error) {
 // leave makes the next waiter the head. If the head leaves with a lease, the next one knows that
 // the lock is held. A lease that was handed over to a head which leaves without it goes to the next
 // head; if there is none, leave returns it.
-func (ls *lines) leave(ln *line, lease Lease, granted bool) (unwanted *grant) {
+func (ls *lines) leave(ln *line, lease contract.Lease, granted bool) (unwanted *grant) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln.busy = false
 	switch {
-	case granted && lease.shared(): // the next one may be granted the lock as well, also when others release it
+	case granted && shared(lease): // the next one may be granted the lock as well, also when others release it
 		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
 	case granted:
 		ln.held = HeldError{Key: ln.key}
@@ -256,7 +257,7 @@ func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, f
 		held.Position += i + 1
 	}
 	if head {
-		unwanted = ls.leave(ln, Lease{}, false)
+		unwanted = ls.leave(ln, contract.Lease{}, false)
 	}
 	return held, unwanted, fault
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
@@ -18,12 +19,12 @@ func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
 	}
 	_, second := ls.enter("key", "", time.Second, 0)
 	_, third := ls.enter("key", "", time.Second, 0)
-	ls.leave(ln, Lease{}, false)
+	ls.leave(ln, contract.Lease{}, false)
 	isTurn(t, "the second", second, true)
 	isTurn(t, "the third", third, false)
 	ls.quit(ln, second) // its ctx ended at the same moment
 	isTurn(t, "the third", third, true)
-	ls.leave(ln, Lease{}, false)
+	ls.leave(ln, contract.Lease{}, false)
 	if len(ls.byKey) != 0 {
 		t.Errorf("%d lines are left", len(ls.byKey))
 	}
@@ -49,8 +50,8 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		store := &granting{}
 		w := &waiting{Locker: store, lines: &lines{}, cleanups: cleanup.New(false)}
 		ln, _ := w.lines.enter("key", "", time.Second, 0)
-		ln.handed = &grant{Lease: Lease{Key: "key", Token: "late", Expires: time.Now()}}
-		req := Request{Key: "key", Token: "own", TTL: time.Second}
+		ln.handed = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
+		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
 		lease, err := w.lead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
 		if err != nil || lease.Token != "own" {
 			t.Errorf("granted token %q, error %v; want that of its own attempt", lease.Token, err)
@@ -69,11 +70,11 @@ type granting struct {
 	released []string
 }
 
-func (g *granting) Acquire(_ context.Context, req Request) (Lease, error) {
-	return Lease{Key: req.Key, Token: req.Token, Expires: Until(time.Now(), req.TTL)}, nil
+func (g *granting) Acquire(_ context.Context, req contract.Request) (contract.Lease, error) {
+	return contract.Lease{Key: req.Key, Token: req.Token, Expires: contract.Until(time.Now(), req.TTL)}, nil
 }
 
-func (g *granting) Release(_ context.Context, lease Lease) error {
+func (g *granting) Release(_ context.Context, lease contract.Lease) error {
 	g.released = append(g.released, lease.Token)
 	return nil
 }

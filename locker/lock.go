@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/internal/printed"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Lock is a lock that is held. [Client.Lock] and [Client.TryLock] return it held; it is never
@@ -34,7 +36,7 @@ func (l *Lock) Context() context.Context {
 }
 
 // Lease is the lease as the holder knows it now; Expires moves with every extension.
-func (l *Lock) Lease() Lease { return l.hold().leaseNow() }
+func (l *Lock) Lease() contract.Lease { return l.hold().leaseNow() }
 
 // Key is the name of the lock.
 func (l *Lock) Key() string { return l.hold().lease.Key }
@@ -58,7 +60,7 @@ func (l *Lock) String() string {
 func (l *Lock) GoString() string { return "&locker.Lock{" + l.String() + "}" }
 
 // Format hides the Token from every other verb, and reads no field that may change meanwhile.
-func (l *Lock) Format(s fmt.State, verb rune) { format(s, verb, l) }
+func (l *Lock) Format(s fmt.State, verb rune) { printed.Format(s, verb, l) }
 
 // LogValue gives log/slog the lease.
 func (l *Lock) LogValue() slog.Value { return l.Lease().LogValue() }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // onEnd is middleware that calls end when a hold is over.
-func onEnd(end func(lease locker.Lease, cause error)) locker.Middleware {
+func onEnd(end func(lease contract.Lease, cause error)) contract.Middleware {
 	return func(next locker.Locker) locker.Locker {
-		return follower{next, func(call locker.Call) {
-			call.OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+		return follower{next, func(call contract.Call) {
+			call.OnHold(func(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 				return ctx, func(_ time.Time, cause error) { end(lease, cause) }
 			})
 		}}
@@ -34,7 +35,7 @@ func TestWhenLeasesEndTogetherAllContextsEndBeforeTheFirstHook(t *testing.T) {
 				var held []*locker.Lock
 				var contexts []<-chan struct{}
 				called, late := 0, 0
-				locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+				locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithMiddleware(onEnd(func(contract.Lease, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					if called++; called > 1 {
@@ -105,7 +106,7 @@ func TestAContextThatIsMadeWhileItsHoldEndsHasTheFirstCause(t *testing.T) {
 func TestAHookOfAReleaseDelaysNoOtherHook(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 		blocks, called := make(chan struct{}), make(chan error, 1)
-		locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithoutRenewal(), locker.WithMiddleware(onEnd(func(lease locker.Lease, cause error) {
+		locks := locker.New(s, locker.WithTTL(3*time.Second), locker.WithoutRenewal(), locker.WithMiddleware(onEnd(func(lease contract.Lease, cause error) {
 			if lease.Key == "released" {
 				<-blocks
 				return
@@ -135,7 +136,7 @@ func TestHooksOfManyLossesAreCalledByEightGoroutines(t *testing.T) {
 		const n = 500
 		var mu sync.Mutex
 		called, now, most := 0, 0, 0
-		locks := locker.New(s, locker.WithTTL(time.Second), locker.WithoutRenewal(), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+		locks := locker.New(s, locker.WithTTL(time.Second), locker.WithoutRenewal(), locker.WithMiddleware(onEnd(func(contract.Lease, error) {
 			mu.Lock()
 			called, now = called+1, now+1
 			most = max(most, now)
@@ -219,7 +220,7 @@ func TestHungAcquiresDoNotDelayExtensionsAndReleases(t *testing.T) {
 
 func TestDrainWaitsForReleasesAndCleanups(t *testing.T) {
 	cancelled := func(t *testing.T, s *spy, c *locker.Client) { // the answer comes after the end of the ctx
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			defer time.Sleep(2 * time.Second)
 			return next()
 		}
@@ -303,7 +304,7 @@ func TestDrainWaitsForAnAttemptUnderWay(t *testing.T) {
 		for _, left := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, left by its caller %v", name, left), func(t *testing.T) {
 				bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-					s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+					s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 						time.Sleep(3 * time.Second) // as a client library that ignores its ctx
 						return next()
 					}

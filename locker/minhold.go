@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/relied"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // MaxMinHold is the longest minimum hold.
@@ -16,7 +17,7 @@ const MaxMinHold = relied.Longest
 // WithMinHold keeps the key locked until d after the grant, although the work is done sooner. So
 // work that several processes start at about the same time runs once. d must be longer than the
 // processes are apart, and shorter than the period of the work. It is in whole milliseconds, at
-// least [MinTTL] and at most [MaxMinHold].
+// least [contract.MinTTL] and at most [MaxMinHold].
 //
 // Unlock ends the hold, and its context, at once. Before d is over, it does not send Release. It
 // sends one Extend for the rest of d, which confirms that the lock was held to the end of the work;
@@ -30,7 +31,7 @@ const MaxMinHold = relied.Longest
 // Unlock can't reach it, or if the process dies: nobody knows then whether the work was done.
 //
 // The holder relies on the TTL only, and its lease ends and is renewed as without a minimum hold
-// ([Lease.Expires]). So d may be longer than the longest TTL of the store (see WithMaxTTL of the
+// ([contract.Lease.Expires]). So d may be longer than the longest TTL of the store (see WithMaxTTL of the
 // store's package), and does not make quarantine longer. A server that forgets the key ends the
 // minimum hold.
 //
@@ -41,8 +42,8 @@ const MaxMinHold = relied.Longest
 func WithMinHold(d time.Duration) Option {
 	return func(c *config) {
 		switch {
-		case d < MinTTL:
-			c.refuse(outcome.Invalidf("minimum hold %v is under the limit of %v", d, MinTTL))
+		case d < contract.MinTTL:
+			c.refuse(outcome.Invalidf("minimum hold %v is under the limit of %v", d, contract.MinTTL))
 		case d > MaxMinHold:
 			c.refuse(outcome.Invalidf("minimum hold %v is over the limit of %v", d, MaxMinHold))
 		case d%time.Millisecond != 0:
@@ -156,7 +157,7 @@ func (h *hold) kept() bool { return h.least != nil && !h.least.until.IsZero() }
 
 // extendKeeping extends lease to ttl from now, and lets the key live for the rest of the minimum hold
 // if that is longer.
-func (h *hold) extendKeeping(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error) {
+func (h *hold) extendKeeping(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if h.least == nil {
 		return h.client.locker.Extend(ctx, lease, ttl)
 	}
@@ -166,13 +167,13 @@ func (h *hold) extendKeeping(ctx context.Context, lease Lease, ttl time.Duration
 		return h.client.locker.Extend(ctx, lease, ttl)
 	}
 	extended, err := h.client.locker.Extend(relied.With(ctx, ttl), lease, rest)
-	extended.Expires = earlier(extended.Expires, later(lease.Expires, Until(began, ttl)))
+	extended.Expires = earlier(extended.Expires, later(lease.Expires, contract.Until(began, ttl)))
 	return extended, err
 }
 
 // finish sends a Release, or an Extend to the end of the minimum hold if there is a rest of it, or
 // nothing if the lock was given away.
-func (h *hold) finish(ctx context.Context, lease Lease) error {
+func (h *hold) finish(ctx context.Context, lease contract.Lease) error {
 	if h.moved {
 		return nil
 	}
@@ -183,9 +184,9 @@ func (h *hold) finish(ctx context.Context, lease Lease) error {
 	if left <= 0 {
 		return errNoAnswer // the Release is under way
 	}
-	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), MinTTL)
+	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), contract.MinTTL)
 	// The lease may end before an answer comes. The key does not.
-	lease.Expires = later(lease.Expires, Until(lease.Granted, h.least.d))
+	lease.Expires = later(lease.Expires, contract.Until(lease.Granted, h.least.d))
 	ctx = calls.With(relied.With(ctx, 0), calls.Kept)
 	_, err := h.client.locker.Extend(ctx, lease, left) // the hold is over: nobody relies on it
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -133,9 +134,9 @@ func TestAKeptKeyIsFreeByItselfAlthoughTheProcessDies(t *testing.T) {
 // A process that dies before Unlock may have done the work.
 func TestAMinimumHoldOutlivesADeadHolder(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		hang := func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+		hang := func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
 			<-ctx.Done()
-			return locker.Lease{}, ctx.Err()
+			return contract.Lease{}, ctx.Err()
 		}
 		s.onExtend, s.onRelease = hang, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(time.Second))
@@ -163,7 +164,7 @@ func TestALeaseWithAMinimumHoldIsRenewed(t *testing.T) {
 		const ttl = 6 * time.Second
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(ttl))
 		granted, end := l.Lease().Granted, l.Lease().Expires
-		if want := locker.Until(granted, ttl); !end.Equal(want) {
+		if want := contract.Until(granted, ttl); !end.Equal(want) {
 			t.Errorf("the lease ends %v after the grant; want %v", end.Sub(granted), want.Sub(granted))
 		}
 		time.Sleep(time.Until(end) - ttl*2/3 - ttl/50)
@@ -361,10 +362,10 @@ func TestALostLockHasNoMinimumHold(t *testing.T) {
 func TestALostReplyDoesNotHideThatAKeptLockIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold))
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 			s.onExtend = nil
 			s.store.Set("key", "thief", time.Second)
-			return locker.Lease{}, backendtest.ErrInjected
+			return contract.Lease{}, backendtest.ErrInjected
 		}
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 	})
@@ -374,8 +375,8 @@ func TestALostReplyDoesNotHideThatAKeptLockIsLost(t *testing.T) {
 func TestWhatALossLeavesOfAKeptLockIsReleasedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold))
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, locker.Lost(l.Lease())
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, locker.Lost(l.Lease())
 		}
 		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
 		synctest.Wait()
@@ -467,9 +468,9 @@ func TestAnExtendThatIsAnsweredAfterTheMinimumHoldTellsOfNoLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(time.Minute))
 		end := l.Lease().Granted.Add(minHold)
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 			time.Sleep(time.Until(end.Add(50 * time.Millisecond)))
-			return locker.Lease{}, locker.Lost(l.Lease())
+			return contract.Lease{}, locker.Lost(l.Lease())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
@@ -533,8 +534,8 @@ func TestTheHoldEndsAtUnlockForMiddleware(t *testing.T) {
 			t.Errorf("told %d times", len(ended))
 		}
 	}, locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-		return follower{next, func(call locker.Call) {
-			call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+		return follower{next, func(call contract.Call) {
+			call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 				return ctx, func(at time.Time, cause error) { ended, causes = append(ended, at), append(causes, cause) }
 			})
 		}}
@@ -572,8 +573,8 @@ func TestAMinimumHoldMayBeLongerThanTheLongestTTL(t *testing.T) {
 func TestALostLockKeepsItsMinimumHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const ttl = 2 * time.Second
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, errors.New("the store is silent")
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, errors.New("the store is silent")
 		}
 		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(ttl))
 		granted := l.Lease().Granted
@@ -595,9 +596,9 @@ func TestARenewalDoesNotMakeAMinimumHoldShorter(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		const ttl = 2 * time.Second
 		var dead atomic.Bool
-		s.onExtend = func(_ context.Context, ask func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(_ context.Context, ask func() (contract.Lease, error)) (contract.Lease, error) {
 			if dead.Load() {
-				return locker.Lease{}, errors.New("dead")
+				return contract.Lease{}, errors.New("dead")
 			}
 			return ask()
 		}
@@ -619,10 +620,10 @@ func TestARenewalDoesNotMakeAMinimumHoldShorter(t *testing.T) {
 func TestAnAbandonedLockKeepsItsMinimumHold(t *testing.T) {
 	const d = 900 * time.Millisecond
 	n, s, c := newNoted(locker.WithoutAbandonedRenewal(), locker.WithMinHold(d))
-	lease := forget(t, c, "key", func(l *locker.Lock) locker.Lease { return l.Lease() })
+	lease := forget(t, c, "key", func(l *locker.Lock) contract.Lease { return l.Lease() })
 	collect(func() bool { return n.end("key") != nil })
 	mustMatch(t, n.end("key"), locker.ErrLost)
-	for end := locker.Until(lease.Granted, d); ; time.Sleep(10 * time.Millisecond) {
+	for end := contract.Until(lease.Granted, d); ; time.Sleep(10 * time.Millisecond) {
 		next, err := locker.New(s.Locker).TryLock(t.Context(), "key")
 		if err == nil {
 			if now := time.Now(); now.Before(end) {
@@ -666,18 +667,18 @@ type keptness struct {
 func (k *keptness) note(ctx context.Context, call string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if locker.CallOf(ctx).Kept() {
+	if contract.CallOf(ctx).Kept() {
 		call += " kept"
 	}
 	k.calls = append(k.calls, call)
 }
 
-func (k *keptness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (k *keptness) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	k.note(ctx, "extend")
 	return k.Locker.Extend(ctx, lease, ttl)
 }
 
-func (k *keptness) Release(ctx context.Context, lease locker.Lease) error {
+func (k *keptness) Release(ctx context.Context, lease contract.Lease) error {
 	k.note(ctx, "release")
 	return k.Locker.Release(ctx, lease)
 }
@@ -721,7 +722,7 @@ type delayed struct {
 	pause func() time.Duration
 }
 
-func (d delayed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (d delayed) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := d.Locker.Acquire(context.WithoutCancel(ctx), req)
 	time.Sleep(d.pause())
 	return lease, err

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Option changes how a Client locks: given to [New] for all its calls, or to one call.
@@ -33,7 +34,7 @@ type config struct {
 	maxHold    time.Duration
 	minHold    time.Duration
 	wait       waitPolicy
-	middleware []Middleware
+	middleware []contract.Middleware
 	holder     holder
 	handover   int // how often a lease is handed over; 0: never
 	extend     bool
@@ -80,12 +81,12 @@ func (c *config) refuse(err error) {
 	}
 }
 
-// WithTTL sets how long a lease lasts, in whole milliseconds: at least [MinTTL], and at most what
+// WithTTL sets how long a lease lasts, in whole milliseconds: at least [contract.MinTTL], and at most what
 // the store allows (30 seconds, or see WithMaxTTL of the store's package). The lock stays locked
 // for that long when its holder dies. Without renewal, it can be held for no longer.
 func WithTTL(ttl time.Duration) Option {
 	return func(c *config) {
-		if err := ValidateTTL(ttl); err != nil {
+		if err := contract.ValidateTTL(ttl); err != nil {
 			c.refuse(err)
 		}
 		c.ttl = ttl
@@ -172,9 +173,9 @@ func WithBackoff(b Backoff) Option {
 func WithOtherSoftware() ClientOption { return clientOption(func(c *config) { c.shared = true }) }
 
 // WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock,
-// whatever the number of attempts. The first one is the outermost. [Wrap] puts middleware around
+// whatever the number of attempts. The first one is the outermost. [contract.Wrap] puts middleware around
 // each attempt instead.
-func WithMiddleware(middleware ...Middleware) ClientOption {
+func WithMiddleware(middleware ...contract.Middleware) ClientOption {
 	return clientOption(func(c *config) {
 		for _, m := range middleware {
 			if m == nil {

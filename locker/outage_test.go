@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // fault is an error of a store: permanent, not done or unknown.
@@ -25,12 +26,12 @@ func (f fault) Unsent() bool    { return f.unsent }
 func (s *spy) failUntil(end time.Time, err error) (attempts func() []time.Time) {
 	var mu sync.Mutex
 	var all []time.Time
-	s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+	s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 		mu.Lock()
 		all = append(all, time.Now())
 		mu.Unlock()
 		if time.Now().Before(end) {
-			return locker.Lease{}, err
+			return contract.Lease{}, err
 		}
 		return next()
 	}
@@ -83,7 +84,7 @@ func TestWithWaitOutlastsAnOutage(t *testing.T) {
 func TestWithWaitOutlastsAGrantThatComesTooLate(t *testing.T) {
 	for _, owner := range []string{"", "ann"} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-			s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				lease, err := next()
 				if len(s.acquires) == 1 {
 					time.Sleep(time.Until(lease.Expires))
@@ -157,21 +158,21 @@ func TestAWaitLimitMatchesErrHeldIfTheLastAnswerSaidSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, locker.New(s), "key", locker.WithTTL(time.Hour))
 		down := time.Now().Add(time.Second)
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if time.Now().Before(down) {
 				return next()
 			}
-			return locker.Lease{}, fault{}
+			return contract.Lease{}, fault{}
 		}
 		_, err := c.Lock(t.Context(), "key", locker.WithWait(20*time.Second))
 		mustMatch(t, err, locker.ErrWaitLimit, locker.ErrHeld, fault{})
 
 		began := time.Now()
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if time.Since(began) > 5*time.Second {
 				return next()
 			}
-			return locker.Lease{}, fault{}
+			return contract.Lease{}, fault{}
 		}
 		_, err = c.Lock(t.Context(), "key", locker.WithWait(20*time.Second))
 		mustMatch(t, err, locker.ErrWaitLimit, locker.ErrHeld)
@@ -184,11 +185,11 @@ func TestWithAttemptsCountsAttemptsThatFail(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, locker.New(s), "key", locker.WithTTL(time.Hour))
 		answers := 0
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if answers++; answers%2 == 0 {
 				return next()
 			}
-			return locker.Lease{}, fault{}
+			return contract.Lease{}, fault{}
 		}
 		_, err := c.Lock(t.Context(), "key", locker.WithWait(time.Hour), locker.WithAttempts(5))
 		mustMatch(t, err, fault{})

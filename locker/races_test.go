@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Events at the same moment, or in a rare order.
@@ -129,7 +130,7 @@ func TestAWakeUpDuringAnAttemptIsKept(t *testing.T) {
 		synctest.Wait()
 		mustUnlock(t, held)
 		l := <-second // now the line knows that this Client holds the lock
-		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			s.mu.Lock()
 			s.onAcquire = nil
 			s.mu.Unlock()
@@ -154,7 +155,7 @@ func TestAnExtensionThatIsAnsweredAfterASuspendDoesNotRevive(t *testing.T) {
 	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Minute))
 		before := l.Lease().Expires
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			clock.Jump(45 * time.Minute) // the machine was suspended before the reply was read
 			return lease, err
@@ -174,7 +175,7 @@ func TestExpiresNeverMovesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(time.Minute))
 		before := l.Lease().Expires
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			lease.Expires = time.Now().Add(time.Second) // a Locker that breaks its promise
 			return lease, err
@@ -224,7 +225,7 @@ func TestTheCtxOfAReleaseEndsAfterThreeSecondsAlthoughDoneIsCalledLater(t *testi
 func TestADelayedExtensionDoesNotLoseALockThatAnotherExtended(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		var once atomic.Bool
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if once.CompareAndSwap(false, true) {
 				time.Sleep(4 * time.Second) // for instance in a rate limiter; the lease in the request ends meanwhile
 			}
@@ -243,7 +244,7 @@ func TestAnExtensionThatIsAnsweredAfterTheEndSaysSo(t *testing.T) {
 	var clock wallclock.Clock
 	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Minute))
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			clock.Jump(45 * time.Minute) // no call has looked at the clocks since
 			return lease, err
@@ -290,7 +291,7 @@ func TestAShortLeaseIsRenewedBesideALongOne(t *testing.T) {
 func TestAnAttemptThatIgnoresItsCtxIsCleanedUpBeforeItAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		answer := make(chan struct{})
-		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next() // the store grants, and the answer is late
 			<-answer
 			return lease, err
@@ -342,8 +343,8 @@ func TestTheRestOfALostLeaseIsKeptWhileTheHolderWindsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, locker.ErrLost
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, locker.ErrLost
 		}
 		mustMatch(t, l.Extend(t.Context(), time.Minute), locker.ErrLost)
 		synctest.Wait()
@@ -440,7 +441,7 @@ func TestAPanicInABackoffOrALockerLeavesTheLineUsable(t *testing.T) {
 			_, _ = c.Lock(t.Context(), "key", locker.WithBackoff(func(int, float64) time.Duration { panic("backoff") }))
 		})
 		mustUnlock(t, mustLock(t, c, "key"))
-		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) { panic("locker") }
+		s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) { panic("locker") }
 		survive("locker", func() { _, _ = c.Lock(context.Background(), "key") })
 		s.onAcquire = nil
 		mustUnlock(t, mustLock(t, c, "key"))
@@ -449,7 +450,7 @@ func TestAPanicInABackoffOrALockerLeavesTheLineUsable(t *testing.T) {
 
 func TestALockerThatEndsItsGoroutineIsAnError(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 			runtime.Goexit()
 			panic("not reached")
 		}
@@ -461,7 +462,7 @@ func TestALockerThatEndsItsGoroutineIsAnError(t *testing.T) {
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second))
 		var once atomic.Bool
 		s.mu.Lock()
-		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if once.CompareAndSwap(false, true) {
 				runtime.Goexit()
 			}
@@ -488,16 +489,16 @@ func TestAPanicInAHookLeavesNothingLocked(t *testing.T) {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			begun, ended := 0, 0
 			counted := func(next locker.Locker) locker.Locker {
-				return follower{next, func(call locker.Call) {
-					call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+				return follower{next, func(call contract.Call) {
+					call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 						begun++
 						return ctx, func(time.Time, error) { ended++ }
 					})
 				}}
 			}
 			panics := func(next locker.Locker) locker.Locker {
-				return follower{next, func(call locker.Call) {
-					call.OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+				return follower{next, func(call contract.Call) {
+					call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 						if where == "begin" {
 							panic(where)
 						}
@@ -582,7 +583,7 @@ func TestMiddlewareThatGrantsTooLateHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpy()
 		c := locker.New(s, locker.WithTTL(time.Second), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-			return acquirer{next, func(lease locker.Lease) locker.Lease {
+			return acquirer{next, func(lease contract.Lease) contract.Lease {
 				time.Sleep(990 * time.Millisecond) // the lease has ended, the key has not
 				return lease
 			}}
@@ -602,12 +603,12 @@ func TestReleaseIsSentWhenNoExtensionIsUnderWay(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 			var underWay atomic.Int32
-			s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				underWay.Add(1)
 				defer underWay.Add(-1)
 				<-ctx.Done()
 				time.Sleep(20 * time.Millisecond) // a client library may return late
-				return locker.Lease{}, ctx.Err()
+				return contract.Lease{}, ctx.Err()
 			}
 			s.faults.Once(backendtest.DeleteIf, func(ctx context.Context, execute func(context.Context) error) error {
 				if n := underWay.Load(); n > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -341,7 +342,7 @@ func (h *hold) unconfirmedBecause(cause error) error {
 
 // keyEnds is the first full second at which the store has forgotten the lease.
 func (h *hold) keyEnds() time.Time {
-	margin := h.lease.Expires.Add(h.ttl).Sub(Until(h.lease.Expires, h.ttl))
+	margin := h.lease.Expires.Add(h.ttl).Sub(contract.Until(h.lease.Expires, h.ttl))
 	ends := h.lease.Expires.Add(margin)
 	if h.least != nil {
 		ends = later(ends, h.lease.Granted.Add(h.least.d))
@@ -415,12 +416,12 @@ func (h *hold) releaseOnce(ctx context.Context) error {
 
 // discard releases a lease that came too late for its caller. It does so at once, even if the store
 // was silent before: it has answered since.
-func (c *Client) discard(ctx context.Context, lease Lease, ttl time.Duration) {
+func (c *Client) discard(ctx context.Context, lease contract.Lease, ttl time.Duration) {
 	discard(ctx, c.locker, c.cleanups, &c.ledger, &c.lines, lease, ttl)
 }
 
 func discard(
-	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease Lease, ttl time.Duration,
+	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease contract.Lease, ttl time.Duration,
 ) {
 	lines.notHandedOver(lease.Token)
 	remove := func(ctx context.Context) error {
@@ -435,7 +436,7 @@ func discard(
 
 // releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone
 // already.
-func releaseOnce(ctx context.Context, l Locker, lease Lease) error {
+func releaseOnce(ctx context.Context, l Locker, lease contract.Lease) error {
 	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A renewal is due when a third of the lease is over. If it fails, or is not answered, the next one
@@ -34,7 +35,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if h.client == nil {
 		return &Error{Op: "extend", Err: errNoLock}
 	}
-	if err := ValidateTTL(ttl); err != nil {
+	if err := contract.ValidateTTL(ttl); err != nil {
 		return &Error{Op: "extend", Key: l.Key(), Err: err}
 	}
 	if ctx == nil {
@@ -274,7 +275,7 @@ var errNoAnswer = errors.New("the locker did not answer")
 var errOutdated = errors.New("answered for a lease that has been extended since")
 
 // extended takes the answer to c, which has extended before.
-func (h *hold) extended(c *extendCall, before, after Lease, err error) error {
+func (h *hold) extended(c *extendCall, before, after contract.Lease, err error) error {
 	var lost *LostError
 	isLost, unwanted := errors.Is(err, ErrLost), h.parent.Err() != nil
 	if isLost && !errors.As(err, &lost) {

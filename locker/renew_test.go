@@ -1,6 +1,7 @@
 package locker
 
 import (
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"testing"
 	"time"
 )
@@ -10,7 +11,7 @@ func TestALookAtALeaseThatWasJustExtendedRenewsNothing(t *testing.T) {
 	now := time.Now()
 	h := &hold{
 		client: &Client{renewals: scheduler{origin: now}}, parent: t.Context(), ttl: 3 * time.Second, extend: true,
-		lease: grant{Lease: Lease{Key: "key", Expires: now.Add(time.Minute)}},
+		lease: grant{Lease: contract.Lease{Key: "key", Expires: now.Add(time.Minute)}},
 	}
 	v := h.look(now)
 	if want := now.Add(57990 * time.Millisecond); v.what != actNothing || !v.due.Equal(want) {

@@ -9,13 +9,14 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // The renewals of the long leases are all due at the same time and take 15 s in all. Meanwhile each
 // short lease is due every second.
 func TestMoreExtensionsThanFitAreMadeInTheOrderInWhichLeasesEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			time.Sleep(500 * time.Millisecond)
 			return next()
 		}
@@ -40,12 +41,12 @@ func TestMoreExtensionsThanFitAreMadeInTheOrderInWhichLeasesEnd(t *testing.T) {
 // one.
 func TestARenewalMayTakeUntilTheNextOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onExtend = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			select {
 			case <-time.After(3 * time.Second):
 				return next()
 			case <-ctx.Done():
-				return locker.Lease{}, ctx.Err()
+				return contract.Lease{}, ctx.Err()
 			}
 		}
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
@@ -63,9 +64,9 @@ func TestLeasesWhoseRenewalsWaitForRoomEndByTheWallClock(t *testing.T) {
 	var clock wallclock.Clock
 	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
 		end := make(chan struct{})
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 			<-end
-			return locker.Lease{}, backendtest.ErrInjected
+			return contract.Lease{}, backendtest.ErrInjected
 		}
 		var held []*locker.Lock
 		var done []<-chan struct{}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // unprompt is a Locker that does not say that its calls end by themselves, as middleware does not.
@@ -21,9 +22,9 @@ func (s *spy) hung() (over func()) {
 	until := make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+	s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 		<-until
-		return locker.Lease{}, errors.New("too late")
+		return contract.Lease{}, errors.New("too late")
 	}
 	return func() {
 		s.mu.Lock()
@@ -85,7 +86,7 @@ func TestAnOlderAttemptThatArrivesLateGetsNoReservation(t *testing.T) {
 		over := s.hung()
 		time.Sleep(5 * time.Second)
 		s.mu.Lock()
-		var older locker.Request // the last one that names the waiter
+		var older contract.Request // the last one that names the waiter
 		for _, req := range s.acquires {
 			if req.Waiter != "" {
 				older = req
@@ -96,7 +97,7 @@ func TestAnOlderAttemptThatArrivesLateGetsNoReservation(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		arrived := false
 		s.mu.Lock()
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if lease, err := s.Locker.Acquire(context.WithoutCancel(t.Context()), older); !errors.Is(err, locker.ErrHeld) {
 				t.Errorf("the older attempt gets %v, %v; want what is reserved for the newer one held", lease, err)
 			}
@@ -138,7 +139,7 @@ func TestACallLeavesFewAttemptsBehind(t *testing.T) {
 // A server that is far away answers each attempt after 5 s.
 func TestASlowStoreIsGivenTimeToAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			time.Sleep(5 * time.Second)
 			return next()
 		}
@@ -212,12 +213,12 @@ func TestAnAttemptOnTheGoroutineOfItsCallerEndsByItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-				s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+				s.onAcquire = func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
 					if ctx.Err() != nil {
 						t.Errorf("the ctx has ended before: %v", ctx.Err())
 					}
 					hang(ctx)
-					return locker.Lease{}, context.DeadlineExceeded
+					return contract.Lease{}, context.DeadlineExceeded
 				}
 				var all sync.WaitGroup
 				for i := range 20 {

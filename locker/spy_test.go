@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -27,13 +28,13 @@ type spy struct {
 	endpoint string
 
 	mu       sync.Mutex
-	acquires []locker.Request
+	acquires []contract.Request
 	extends  []time.Time
-	releases []locker.Lease
+	releases []contract.Lease
 	watches  int
 
-	onExtend  func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
-	onAcquire func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error)
+	onExtend  func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error)
+	onAcquire func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error)
 	onRelease func(ctx context.Context) error // instead of a Release
 	onWatch   func(ctx context.Context) error
 
@@ -53,15 +54,15 @@ func (s *spy) Prompt() bool { return true }
 // Endpoint names the server, as a Locker over one server does.
 func (s *spy) Endpoint() string { return s.endpoint }
 
-func (s *spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
-	return s.attempt(ctx, req, func() (locker.Lease, error) { return s.Locker.Acquire(ctx, req) })
+func (s *spy) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
+	return s.attempt(ctx, req, func() (contract.Lease, error) { return s.Locker.Acquire(ctx, req) })
 }
 
-func (s *spy) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
-	return s.attempt(ctx, req, func() (locker.Lease, error) { return s.Locker.Transfer(ctx, from, req) })
+func (s *spy) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
+	return s.attempt(ctx, req, func() (contract.Lease, error) { return s.Locker.Transfer(ctx, from, req) })
 }
 
-func (s *spy) attempt(ctx context.Context, req locker.Request, next func() (locker.Lease, error)) (locker.Lease, error) {
+func (s *spy) attempt(ctx context.Context, req contract.Request, next func() (contract.Lease, error)) (contract.Lease, error) {
 	s.mu.Lock()
 	s.acquires = append(s.acquires, req)
 	hook := s.onAcquire
@@ -72,19 +73,19 @@ func (s *spy) attempt(ctx context.Context, req locker.Request, next func() (lock
 	return next()
 }
 
-func (s *spy) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (s *spy) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	s.mu.Lock()
 	s.extends = append(s.extends, time.Now())
 	hook := s.onExtend
 	s.mu.Unlock()
-	next := func() (locker.Lease, error) { return s.Locker.Extend(ctx, lease, ttl) }
+	next := func() (contract.Lease, error) { return s.Locker.Extend(ctx, lease, ttl) }
 	if hook != nil {
 		return hook(ctx, next)
 	}
 	return next()
 }
 
-func (s *spy) Release(ctx context.Context, lease locker.Lease) error {
+func (s *spy) Release(ctx context.Context, lease contract.Lease) error {
 	s.mu.Lock()
 	s.releases = append(s.releases, lease)
 	hook := s.onRelease

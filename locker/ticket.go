@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/internal/printed"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A Ticket is a lock that was given away with [Lock.Transfer]. One [Client.Resume] goes on with it, in
@@ -71,12 +73,12 @@ func (h *hold) canMove(ctx context.Context) error {
 		return nil // Extend says why
 	}
 	c := h.client
-	req := Request{
-		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Turn: Turn{Shared: c.defaults.shared},
+	req := contract.Request{
+		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Turn: contract.Turn{Shared: c.defaults.shared},
 	}
 	c.ledger.Begin()
 	defer c.ledger.Done()
-	lease, err := c.inner.resume(ctx, NewToken(), req, &effort{wait: &c.once})
+	lease, err := c.inner.resume(ctx, contract.NewToken(), req, &effort{wait: &c.once})
 	switch {
 	case err == nil: // the strategy grants what it does not have
 		c.discard(ctx, lease, h.ttl)
@@ -146,26 +148,6 @@ func (usedError) Permanent() bool { return true }
 // ErrorType is "lost".
 func (usedError) ErrorType() string { return "lost" }
 
-// ErrNoTransfer is what a Locker that can't move a hold to another token returns from Transfer. It
-// is permanent, and matches [errors.ErrUnsupported].
-var ErrNoTransfer error = transferError{}
-
-// transferError says that a strategy, or its store, can't move a hold.
-type transferError struct{}
-
-func (transferError) Error() string {
-	return "the strategy or its store can't move a hold to another process; Unlock it and let the other process Lock it"
-}
-
-// Is matches [errors.ErrUnsupported].
-func (transferError) Is(target error) bool { return target == errors.ErrUnsupported }
-
-// Permanent says that repeating will not help.
-func (transferError) Permanent() bool { return true }
-
-// ErrorType is "invalid".
-func (transferError) ErrorType() string { return "invalid" }
-
 // Key is the name of the lock.
 func (t Ticket) Key() string { return t.key }
 
@@ -194,13 +176,13 @@ func (t *Ticket) UnmarshalText(text []byte) error {
 }
 
 // String names the lock and leaves out what is secret.
-func (t Ticket) String() string { return fmt.Sprintf("ticket for %q", shown(t.key)) }
+func (t Ticket) String() string { return fmt.Sprintf("ticket for %q", printed.Key(t.key)) }
 
 // GoString hides the secret from %#v.
 func (t Ticket) GoString() string { return "locker.Ticket{" + t.String() + "}" }
 
 // Format hides the secret from every other verb.
-func (t Ticket) Format(s fmt.State, verb rune) { format(s, verb, t) }
+func (t Ticket) Format(s fmt.State, verb rune) { printed.Format(s, verb, t) }
 
 // LogValue gives log/slog the name of the lock.
-func (t Ticket) LogValue() slog.Value { return slog.GroupValue(slog.String("key", shown(t.key))) }
+func (t Ticket) LogValue() slog.Value { return slog.GroupValue(slog.String("key", printed.Key(t.key))) }

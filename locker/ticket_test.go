@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -259,7 +260,7 @@ func TestTransferOfALockThatIsLostAfterItsExtensionReturnsNoTicket(t *testing.T)
 	bubbleWithAClock(t, &clock, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithoutRenewal())
 		clock.Jump(-time.Hour)
-		s.onExtend = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			defer clock.Jump(time.Hour)
 			return next()
 		}
@@ -340,7 +341,7 @@ func TestMiddlewareSeesTwoHoldsOfALockThatIsGivenAway(t *testing.T) {
 		var begun, ended []string
 		store := memory.New()
 		c := locker.New(single.New(store), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
-			return observing{next, func(_ context.Context, l locker.Lease) (context.Context, func(time.Time, error)) {
+			return observing{next, func(_ context.Context, l contract.Lease) (context.Context, func(time.Time, error)) {
 				begun = append(begun, l.Token)
 				return nil, func(_ time.Time, cause error) {
 					ended = append(ended, fmt.Sprint(l.Token, errors.Is(cause, locker.ErrReleased)))
@@ -365,18 +366,18 @@ func TestMiddlewareSeesTwoHoldsOfALockThatIsGivenAway(t *testing.T) {
 // observing follows the holds of the Locker.
 type observing struct {
 	locker.Locker
-	begin func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
+	begin func(context.Context, contract.Lease) (context.Context, func(time.Time, error))
 }
 
-func (o observing) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (o observing) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := o.Locker.Acquire(ctx, req)
-	locker.CallOf(ctx).OnHold(o.begin)
+	contract.CallOf(ctx).OnHold(o.begin)
 	return lease, err
 }
 
-func (o observing) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (o observing) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	lease, err := o.Locker.Transfer(ctx, from, req)
-	locker.CallOf(ctx).OnHold(o.begin)
+	contract.CallOf(ctx).OnHold(o.begin)
 	return lease, err
 }
 
@@ -386,9 +387,9 @@ func TestTransferReturnsItsTicketAlthoughItsCtxEndsMeanwhile(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key")
 		hangs := make(chan struct{})
-		s.onExtend = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onExtend = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 			<-hangs
-			return locker.Lease{}, backendtest.ErrInjected
+			return contract.Lease{}, backendtest.ErrInjected
 		}
 		byHand, leave := context.WithTimeout(t.Context(), time.Millisecond)
 		defer leave()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 func done(t *testing.T) context.Context {
@@ -131,7 +132,7 @@ func TestHooksOfUnconfirmedReleasesAreCalledByFewGoroutines(t *testing.T) {
 		s := newSpy()
 		var mu sync.Mutex
 		now, most, called := 0, 0, 0
-		locks := locker.New(s, locker.WithTTL(10*time.Second), locker.WithMiddleware(onEnd(func(locker.Lease, error) {
+		locks := locker.New(s, locker.WithTTL(10*time.Second), locker.WithMiddleware(onEnd(func(contract.Lease, error) {
 			mu.Lock()
 			now, called = now+1, called+1
 			most = max(most, now)
@@ -552,7 +553,7 @@ func TestDoUnderACtxThatEndsReleases(t *testing.T) {
 func TestLockReturnsNoLockIfCtxEndsDuringTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			cancel()
 			synctest.Wait() // so that Lock sees the end of ctx first

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // waiting is the Locker inside every Client: its Acquire waits. This file has the only wait loop of
@@ -37,34 +38,34 @@ type waiting struct {
 }
 
 // Acquire is lock for a call that has come through middleware.
-func (w *waiting) Acquire(ctx context.Context, req Request) (Lease, error) {
+func (w *waiting) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	so, err := effortOf(ctx)
 	if err != nil {
-		return Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	return w.lock(ctx, req, so)
 }
 
 // Transfer is resume for a call that has come through middleware.
-func (w *waiting) Transfer(ctx context.Context, from string, req Request) (Lease, error) {
+func (w *waiting) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	so, err := effortOf(ctx)
 	if err != nil {
-		return Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	return w.resume(ctx, from, req, so)
 }
 
 // lock makes attempts until one is granted, the ctx or the policy of the call ends the wait, or the
 // store fails. It leaves the number of attempts in so, and in every error.
-func (w *waiting) lock(ctx context.Context, req Request, so *effort) (Lease, error) {
+func (w *waiting) lock(ctx context.Context, req contract.Request, so *effort) (contract.Lease, error) {
 	lease, err := w.acquire(ctx, req, so)
 	return w.concluded(ctx, req, so, lease, err)
 }
 
 // resume makes one attempt. It is not repeated, also if the connection had ended while it was idle:
 // if the first attempt took over the hold, the next one would find none.
-func (w *waiting) resume(ctx context.Context, from string, req Request, so *effort) (Lease, error) {
-	lease, err := w.attempt(ctx, nil, func(l Locker, ctx context.Context, req Request) (Lease, error) {
+func (w *waiting) resume(ctx context.Context, from string, req contract.Request, so *effort) (contract.Lease, error) {
+	lease, err := w.attempt(ctx, nil, func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error) {
 		return l.Transfer(ctx, from, req)
 	}, req, so)
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
@@ -74,18 +75,18 @@ func (w *waiting) resume(ctx context.Context, from string, req Request, so *effo
 }
 
 // concluded is the result of a call that ended with lease and err.
-func (w *waiting) concluded(ctx context.Context, req Request, so *effort, lease Lease, err error) (Lease, error) {
+func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effort, lease contract.Lease, err error) (contract.Lease, error) {
 	if err == nil {
 		err = w.tooLate(ctx, req, &grant{lease, so.wall})
 	}
 	if err != nil {
-		return Lease{}, so.count(wrap("acquire", req.Key, err))
+		return contract.Lease{}, so.count(wrap("acquire", req.Key, err))
 	}
 	so.said.attempts, so.said.contended = so.attempts, so.contended()
 	return lease, nil
 }
 
-func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease Lease, err error) {
+func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
 	p := so.wait
 	if p.once {
 		lease, err = w.insist(ctx, nil, req, so)
@@ -112,7 +113,7 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 	ln, wt := w.lines.enter(req.Key, req.Owner, req.TTL, 0)
 	for wt != nil {
 		if err := w.await(ctx, limit, ln, wt, req, so); err != nil {
-			return Lease{}, err
+			return contract.Lease{}, err
 		}
 		if !wt.joins { // it is the head
 			break
@@ -137,22 +138,22 @@ func (w *waiting) acquire(ctx context.Context, req Request, so *effort) (lease L
 
 // beside makes an attempt outside the line. If that ends the call, over is true; otherwise the
 // request has a new Token.
-func (w *waiting) beside(ctx, limit context.Context, req *Request, so *effort) (lease Lease, over bool, err error) {
+func (w *waiting) beside(ctx, limit context.Context, req *contract.Request, so *effort) (lease contract.Lease, over bool, err error) {
 	p := so.wait
 	lease, err = w.insist(ctx, limit, *req, so)
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
-		return Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
+		return contract.Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
 	}
 	if !p.goesOn(err) || p.attempts > 0 && so.attempts >= p.attempts {
 		return lease, true, err
 	}
 	so.failed(err)
 	req.Token = w.lines.holder.token()
-	return Lease{}, false, err
+	return contract.Lease{}, false, err
 }
 
 // await waits behind the head until the turn of wt.
-func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req Request, so *effort) error {
+func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req contract.Request, so *effort) error {
 	so.queued = true
 	w.ledger.Done() // Drain does not wait for a call that sleeps
 	defer w.ledger.Begin()
@@ -166,7 +167,7 @@ func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req Re
 }
 
 // quit leaves a line from behind its head.
-func (w *waiting) quit(ctx context.Context, ln *line, wt *waiter, req Request) error {
+func (w *waiting) quit(ctx context.Context, ln *line, wt *waiter, req contract.Request) error {
 	held, unwanted, fault := w.lines.quit(ln, wt)
 	w.discard(ctx, unwanted, req)
 	if held == nil && fault == nil {
@@ -178,14 +179,14 @@ func (w *waiting) quit(ctx context.Context, ln *line, wt *waiter, req Request) e
 // lead waits at the head of the line. If the line knows that the lock is held or that the store
 // fails, the head sleeps before its first attempt. That is so for a head that follows another, and
 // for one with an owner, which has made an attempt already.
-func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *effort) (Lease, error) {
+func (w *waiting) lead(ctx, limit context.Context, ln *line, req contract.Request, so *effort) (contract.Lease, error) {
 	p := so.wait
 	k := w.lines.know(ln)
 	for sleepFirst := k.held != nil || k.fault != nil && p.outlasts(k.fault); ; sleepFirst = true {
 		for ; sleepFirst || w.lines.rest(ln.key) > 0; sleepFirst = false {
 			w.watch(ln)
 			if err := w.sleep(ctx, limit, ln, req, so); err != nil {
-				return Lease{}, err
+				return contract.Lease{}, err
 			}
 		}
 		handed, waiter, joins := w.lines.turn(ln)
@@ -200,7 +201,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 			w.lines.forgetWatch(ln) // what is on its way gets nothing in the name of this waiter
 		}
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			return Lease{}, w.unanswered(ctx, req.Key, lastAttempt, w.lines.know(ln).fault)
+			return contract.Lease{}, w.unanswered(ctx, req.Key, lastAttempt, w.lines.know(ln).fault)
 		}
 		if !p.goesOn(err) {
 			return lease, err
@@ -211,7 +212,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req Request, so *ef
 			if k := w.lines.know(ln); k.fault == nil {
 				err = k.held
 			}
-			return Lease{}, err
+			return contract.Lease{}, err
 		}
 		req.Token = w.lines.holder.token()
 	}
@@ -244,7 +245,7 @@ func (w *waiting) watch(ln *line) {
 }
 
 // sleep returns nil when it is time for an attempt.
-func (w *waiting) sleep(ctx, limit context.Context, ln *line, req Request, so *effort) error {
+func (w *waiting) sleep(ctx, limit context.Context, ln *line, req contract.Request, so *effort) error {
 	k := w.lines.know(ln)
 	if k.refusal != nil && !so.wait.outlasts(k.refusal) { // an earlier head has read it
 		return wrap("watch", req.Key, k.refusal)
@@ -325,7 +326,7 @@ func (w *waiting) pause(ln *line, k knowledge, so *effort) time.Duration {
 }
 
 // tooLate releases a lease that the caller cannot use any more, and returns why.
-func (w *waiting) tooLate(ctx context.Context, req Request, got *grant) (err error) {
+func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant) (err error) {
 	switch {
 	case ctx.Err() != nil:
 		err = &Error{Op: "lock", Key: req.Key, Err: ctxError(ctx)}
@@ -340,7 +341,7 @@ func (w *waiting) tooLate(ctx context.Context, req Request, got *grant) (err err
 
 // discard releases a lease that was handed over, or granted, to a call that cannot use it; nil:
 // none.
-func (w *waiting) discard(ctx context.Context, got *grant, req Request) {
+func (w *waiting) discard(ctx context.Context, got *grant, req contract.Request) {
 	if got != nil {
 		discard(ctx, w, w.cleanups, w.ledger, w.lines, got.Lease, req.TTL)
 	}
@@ -349,7 +350,7 @@ func (w *waiting) discard(ctx context.Context, got *grant, req Request) {
 // effort is what a call has done so far.
 type effort struct {
 	said
-	few      [2]hook // room for the hooks: most programs have one or two
+	few      [2]contract.Begin // room for the hooks: most programs have one or two
 	wait     *waitPolicy
 	wall     *wallclock.Reading // before the last attempt
 	attempts int

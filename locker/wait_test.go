@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -135,7 +136,7 @@ func TestALostWakeUpDelaysAWaiterFarBackByThePauseOfItsPosition(t *testing.T) {
 				synctest.Wait()
 			}
 			var attempts []time.Time
-			s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				attempts = append(attempts, time.Now())
 				return next()
 			}
@@ -351,9 +352,9 @@ func TestWithAttemptsLimitsTheAttemptsAndTheErrorCountsThem(t *testing.T) {
 func TestAnErrorThatWrapsErrHeldMakesTheWaitGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		words := fmt.Errorf("session 7 is in the way: %w", locker.ErrHeld)
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			if len(s.acquires) < 3 {
-				return locker.Lease{}, words
+				return contract.Lease{}, words
 			}
 			return next()
 		}
@@ -372,8 +373,10 @@ func TestAnErrorThatWrapsErrHeldMakesTheWaitGoOn(t *testing.T) {
 
 func TestALossFromAcquireEndsTheWaitUnchanged(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		lost := locker.Lost(locker.Lease{Key: "key"})
-		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) { return locker.Lease{}, lost }
+		lost := locker.Lost(contract.Lease{Key: "key"})
+		s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, lost
+		}
 		_, err := c.Lock(t.Context(), "key")
 		mustMatch(t, err, lost)
 		mustNotMatch(t, err, locker.ErrHeld)
@@ -426,7 +429,7 @@ func TestACallThatStoodInLineWasContended(t *testing.T) {
 	var told grants
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		head := make(chan struct{})
-		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			<-head
 			return next()
 		}
@@ -462,9 +465,9 @@ func TestAnErrorSaysAfterHowManyAttempts(t *testing.T) {
 		shared := &locker.Error{Op: "acquire", Key: "key", Err: errors.New("down")}
 		for _, last := range []error{shared, errors.New("down")} {
 			made := 0
-			s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 				if made++; made == 3 {
-					return locker.Lease{}, last
+					return contract.Lease{}, last
 				}
 				return next()
 			}
@@ -490,7 +493,7 @@ func TestAGrantThatComesTooLateIsReleased(t *testing.T) {
 			bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 					lease, err := next()
 					late(cancel)
 					return lease, err
@@ -526,7 +529,7 @@ func TestAGrantThatComesTooLateIsReleasedAlthoughAnotherReleaseHangs(t *testing.
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+				s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 					lease, err := next()
 					cancel()
 					if !waits {
@@ -552,7 +555,7 @@ type stuckRelease struct {
 	calls atomic.Int32
 }
 
-func (s *stuckRelease) Release(ctx context.Context, lease locker.Lease) error {
+func (s *stuckRelease) Release(ctx context.Context, lease contract.Lease) error {
 	if lease.Key != "other" {
 		return s.spy.Release(ctx, lease)
 	}
@@ -569,7 +572,7 @@ type outermost struct {
 
 func (o *outermost) around(next locker.Locker) locker.Locker { o.Locker = next; return o }
 
-func (o *outermost) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+func (o *outermost) Acquire(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
 	lease, o.err = o.Locker.Acquire(ctx, req)
 	return lease, o.err
 }
@@ -577,8 +580,8 @@ func (o *outermost) Acquire(ctx context.Context, req locker.Request) (lease lock
 func TestAnErrorSaysWhetherTheLockWasContended(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		attempt := make(chan error)
-		s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-			return locker.Lease{}, <-attempt
+		s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			return contract.Lease{}, <-attempt
 		}
 		errs := make(chan error)
 		for range 2 {
@@ -746,7 +749,7 @@ func TestAGrantJustAfterTheWaitLimitIsTaken(t *testing.T) {
 
 func TestAGrantWhoseLeaseHasEndedIsAnError(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onAcquire = func(ctx context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			lease, err := next()
 			time.Sleep(2 * time.Second)
 			return lease, err
@@ -931,9 +934,9 @@ func TestTheErrorHasTheCauseOfTheCtxWhicheverGoroutineSeesItsEndFirst(t *testing
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("the reason")
 				synctest.Wait() // a Lock whose ctx has ended does not wait for its attempt
-				s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+				s.onAcquire = func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
 					cancel(why)
-					return locker.Lease{}, ctx.Err()
+					return contract.Lease{}, ctx.Err()
 				}
 				_, err := lock(ctx, "key")
 				mustMatch(t, err, why, context.Canceled)
@@ -946,7 +949,7 @@ func TestTheErrorHasTheCauseOfTheCtxWhicheverGoroutineSeesItsEndFirst(t *testing
 
 func TestACtxThatEndsJustAfterTheWaitLimitIsWhyTheWaitIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.onAcquire = func(_ context.Context, next func() (locker.Lease, error)) (locker.Lease, error) {
+		s.onAcquire = func(_ context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
 			time.Sleep(3 * time.Second) // and ignores its ctx
 			return next()
 		}
@@ -979,7 +982,7 @@ type endsTheCtx struct {
 	cancel context.CancelFunc
 }
 
-func (e endsTheCtx) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (e endsTheCtx) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := e.Locker.Acquire(ctx, req)
 	e.cancel()
 	return lease, err
@@ -1007,46 +1010,46 @@ func TestTheErrorOfAWaitSaysWhyItEndedAndWhetherTheLockWasHeld(t *testing.T) {
 		},
 		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background; before that broken pipe`: func(s *spy) {
 			failed := false
-			s.onAcquire = func(ctx context.Context, _ func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
 				if !failed {
 					failed = true
-					return locker.Lease{}, errors.New("broken pipe")
+					return contract.Lease{}, errors.New("broken pipe")
 				}
 				<-ctx.Done()
-				return locker.Lease{}, ctx.Err()
+				return contract.Lease{}, ctx.Err()
 			}
 		},
 		`lockstep: lock "key": wait limit reached: no connection; the outcome of an earlier attempt is unknown, and it is cleaned up in the background`: func(s *spy) {
 			failed := false
-			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 				if !failed {
 					failed = true
-					return locker.Lease{}, errors.New("broken pipe")
+					return contract.Lease{}, errors.New("broken pipe")
 				}
-				return locker.Lease{}, unsent{}
+				return contract.Lease{}, unsent{}
 			}
 		},
 		`lockstep: lock "key": wait limit reached: no connection; before that held by someone else; free in 59s unless renewed`: func(s *spy) {
 			held := false
-			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
+			s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
 				if !held {
 					held = true
-					return locker.Lease{}, &locker.HeldError{Key: "key", Left: time.Minute}
+					return contract.Lease{}, &locker.HeldError{Key: "key", Left: time.Minute}
 				}
-				return locker.Lease{}, unsent{}
+				return contract.Lease{}, unsent{}
 			}
 			s.onWatching = func(wake func()) { wake() }
 		},
 		`lockstep: lock "key": wait limit reached: no connection`: func(s *spy) {
-			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-				return locker.Lease{}, unsent{}
+			s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+				return contract.Lease{}, unsent{}
 			}
 		},
 		`lockstep: lock "key": wait limit reached: held by a value without expiry, which no lease wrote`: func(s *spy) { s.store.Set("key", "legacy", 0) },
 		`lockstep: lock "key": wait limit reached: held by someone else; free in 59s unless renewed`:     func(s *spy) { s.store.Set("key", "other", time.Minute) },
 		`lockstep: lock "key": wait limit reached: 2 of 3 votes`: func(s *spy) {
-			s.onAcquire = func(context.Context, func() (locker.Lease, error)) (locker.Lease, error) {
-				return locker.Lease{}, &locker.HeldError{Key: "key", Err: errors.New("2 of 3 votes")}
+			s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+				return contract.Lease{}, &locker.HeldError{Key: "key", Err: errors.New("2 of 3 votes")}
 			}
 		},
 	} {

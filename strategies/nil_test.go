@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -38,13 +39,13 @@ func TestAStrategyOverANilStoreAnswersEveryCallWithAnError(t *testing.T) {
 		}
 	}
 	for name, l := range all {
-		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second}
+		req := contract.Request{Key: "key", Token: contract.NewToken(), TTL: time.Second}
 		_, acquire := l.Acquire(t.Context(), req)
-		_, extend := l.Extend(t.Context(), locker.Lease{Key: "key", Token: req.Token}, time.Second)
+		_, extend := l.Extend(t.Context(), contract.Lease{Key: "key", Token: req.Token}, time.Second)
 		_, lock := locker.New(l).Lock(t.Context(), "key")
 		for op, err := range map[string]error{
 			"acquire": acquire, "extend": extend,
-			"release": l.Release(t.Context(), locker.Lease{Key: "key", Token: req.Token}),
+			"release": l.Release(t.Context(), contract.Lease{Key: "key", Token: req.Token}),
 			"watch":   l.Watch(t.Context(), "key", "", func() {}),
 			"lock":    lock,
 		} {
@@ -77,4 +78,4 @@ func TestANilNodeOfAQuorumIsAnError(t *testing.T) {
 // nobody is a Locker of other software.
 type nobody struct{ locker.Locker }
 
-func (*nobody) Release(context.Context, locker.Lease) error { return nil }
+func (*nobody) Release(context.Context, contract.Lease) error { return nil }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies"
 )
@@ -31,7 +32,7 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Second}
+			req := contract.Request{Key: "k", Token: contract.NewToken(), TTL: time.Second}
 			lease, err := l.Acquire(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)
@@ -39,7 +40,7 @@ func TestEveryNameIsAStrategyThatLocks(t *testing.T) {
 			if row.Numbered != (lease.Fence > 0) {
 				t.Errorf("Fence = %d", lease.Fence)
 			}
-			req.Token = locker.NewToken()
+			req.Token = contract.NewToken()
 			again, err := l.Acquire(t.Context(), req)
 			if together := name == "rw-readers"; together && again.Holds != 2 || !together && !errors.Is(err, locker.ErrHeld) {
 				t.Errorf("Acquire of a lock that is held = %+v, %v", again, err)
@@ -77,7 +78,7 @@ func TestTheOptionsOfASemaphoreAreInItsConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Second}); err != nil {
+		if _, err := l.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		if a := store.admission; a.Limit != c.Permits || a.InOrder != c.Order || a.Slots != c.Slots {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -154,7 +155,7 @@ func (transactions) Isolations() []string { return []string{"serializable"} }
 
 func (s transactions) Begin(ctx context.Context, _ string) (commit func(key, token string, shared bool) error, err error) {
 	return func(key, token string, shared bool) error {
-		l := locker.Lease{Key: key, Token: token}
+		l := contract.Lease{Key: key, Token: token}
 		guard := s.Guard(l)
 		if shared {
 			guard = s.GuardHold(l)

@@ -78,7 +78,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // An Option changes a store.
@@ -437,7 +437,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 //	client.Txn(ctx).If(store.Guard(lock.Lease())).Then(clientv3.OpPut("invoice/42", "paid")).Commit()
 //
 // If the transaction has not succeeded, the lock is lost, or another condition of it does not hold.
-func (s *Store) Guard(lease locker.Lease) clientv3.Cmp {
+func (s *Store) Guard(lease contract.Lease) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(s.at(lease.Key)), "=", mark+lease.Token)
 }
 

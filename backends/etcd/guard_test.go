@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
@@ -28,7 +29,7 @@ func TestGuard(t *testing.T) {
 	store := etcd.New(client, etcd.WithMaxTTL(maxTTL))
 	for name, tt := range map[string]struct {
 		locker locker.Locker
-		guard  func(locker.Lease) clientv3.Cmp
+		guard  func(contract.Lease) clientv3.Cmp
 	}{
 		"single":    {single.New(store), store.Guard},
 		"fenced":    {fenced.New(store), store.Guard},

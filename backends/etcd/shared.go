@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A hold is one key, with a lease of its own. Its value has its slot, the number of its epoch, and
@@ -281,7 +281,7 @@ func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err erro
 }
 
 // GuardHold is [Store.Guard] for a lease of a semaphore or of a reentrant lock.
-func (s *Store) GuardHold(lease locker.Lease) clientv3.Cmp {
+func (s *Store) GuardHold(lease contract.Lease) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(holdsAt(s.at(lease.Key))+lease.Token), ">", 0)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
@@ -179,7 +180,7 @@ type renewed struct {
 	done func()
 }
 
-func (r renewed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (r renewed) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	defer r.done()
 	return r.Locker.Extend(ctx, lease, ttl)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
@@ -100,7 +101,7 @@ func TestSecurityOfTokens(t *testing.T) {
 	}
 	stranger := single.New(goredis.New(dial(t, &client.Options{Addr: s.Addr()}), app))
 	token := s.do("GET", "app:a").(string)
-	if err := stranger.Release(t.Context(), locker.Lease{Key: "a", Token: token}); err != nil {
+	if err := stranger.Release(t.Context(), contract.Lease{Key: "a", Token: token}); err != nil {
 		t.Errorf("Release by who has read the token = %v", err)
 	}
 	mustUnlock(t, mustLock(t, locks, "a"))

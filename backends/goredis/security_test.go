@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -197,7 +198,7 @@ func (w waits) Watch(ctx context.Context, key, waiter string, wake func()) error
 	return err
 }
 
-func (w waits) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (w waits) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	watches := w.watches.Load()
 	lease, err := w.Locker.Acquire(ctx, req)
 	if watches > 0 && w.watches.CompareAndSwap(watches, watches-1) {

@@ -33,16 +33,16 @@ func install(t testing.TB) *nats.Conn {
 func TestContract(t *testing.T) {
 	conn := install(t)
 	other := dial(t, conn.ConnectedUrl())
-	contract(t, natsstore.New(conn, natsstore.WithMaxTTL(maxTTL)), other)
+	keepsContract(t, natsstore.New(conn, natsstore.WithMaxTTL(maxTTL)), other)
 }
 
 // In a stream with replicas, a write is refused while another one of the same subject is under way.
 func TestContractOfAStreamWithReplicas(t *testing.T) {
 	c := start(t, 3, byDefault)
-	contract(t, natsstore.New(c.conn, natsstore.WithMaxTTL(maxTTL)), dial(t, c.url()))
+	keepsContract(t, natsstore.New(c.conn, natsstore.WithMaxTTL(maxTTL)), dial(t, c.url()))
 }
 
-func contract(t *testing.T, store *natsstore.Store, other *nats.Conn) {
+func keepsContract(t *testing.T, store *natsstore.Store, other *nats.Conn) {
 	o := func(t *testing.T) outside { return newOutside(t, other) }
 	t.Run("Store", func(t *testing.T) {
 		t.Parallel()

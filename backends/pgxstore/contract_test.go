@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
@@ -168,7 +168,7 @@ func (s transactions) Begin(ctx context.Context, isolation string) (commit func(
 		return nil, err
 	}
 	return func(key, token string, _ bool) error {
-		if err := s.Guard(ctx, pgxstore.InTx(tx), locker.Lease{Key: key, Token: token}); err != nil {
+		if err := s.Guard(ctx, pgxstore.InTx(tx), contract.Lease{Key: key, Token: token}); err != nil {
 			return errors.Join(err, tx.Rollback(ctx))
 		}
 		return tx.Commit(ctx)
@@ -196,7 +196,7 @@ func (s standard) Begin(ctx context.Context, isolation string) (commit func(key,
 		return nil, err
 	}
 	return func(key, token string, _ bool) error {
-		if err := s.Guard(ctx, sqlstore.InTx(tx), locker.Lease{Key: key, Token: token}); err != nil {
+		if err := s.Guard(ctx, sqlstore.InTx(tx), contract.Lease{Key: key, Token: token}); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
 		return tx.Commit()

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -71,7 +72,7 @@ func TestGuardOfAnotherHoldersLockIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			return store.Guard(t.Context(), pgxstore.InTx(tx), locker.Lease{Key: "k", Token: token})
+			return store.Guard(t.Context(), pgxstore.InTx(tx), contract.Lease{Key: "k", Token: token})
 		})
 		if errors.Is(err, locker.ErrLost) != lost || (err != nil) != lost {
 			t.Errorf("Guard with the token %q = %v", token, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/counting"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
@@ -65,7 +66,7 @@ func TestProcess(t *testing.T) {
 // increment reads, waits for a moment and writes. A commit whose outcome is unknown would be counted
 // wrongly, so it ends the test.
 func increment(
-	ctx context.Context, pool *pgxpool.Pool, guard func(context.Context, sqlstore.Executor, locker.Lease) error, l *locker.Lock, guarded bool, told func(),
+	ctx context.Context, pool *pgxpool.Pool, guard func(context.Context, sqlstore.Executor, contract.Lease) error, l *locker.Lock, guarded bool, told func(),
 ) error {
 	tx, err := pool.Begin(ctx)
 	if err != nil {

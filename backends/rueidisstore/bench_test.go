@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/rueidisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/rueidis"
@@ -40,7 +41,7 @@ func BenchmarkPairs(b *testing.B) {
 			return err
 		}},
 		{"single", func(key string) error {
-			lease, err := strategy.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: 20 * time.Second})
+			lease, err := strategy.Acquire(ctx, contract.Request{Key: key, Token: contract.NewToken(), TTL: 20 * time.Second})
 			if err != nil {
 				return err
 			}

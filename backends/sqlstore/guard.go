@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Guard makes a transaction of the application depend on a lease, if both are in the same database. If the
@@ -23,7 +24,7 @@ import (
 //	…                                                     // the work
 //	err := store.Guard(ctx, sqlstore.InTx(tx), lock.Lease())
 //	if err == nil { err = tx.Commit() } else { tx.Rollback() }
-func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return guarded(lease, func() (bool, error) {
 		if err := s.config.ready(ctx); err != nil {
 			return false, err
@@ -35,7 +36,7 @@ func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease locker.Lease)
 }
 
 // guarded gives the error of a guard. holds tells whether the lease is its holder's.
-func guarded(lease locker.Lease, holds func() (bool, error)) error {
+func guarded(lease contract.Lease, holds func() (bool, error)) error {
 	ok, err := holds()
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: roll the transaction back", locker.ErrLost)
@@ -60,7 +61,7 @@ func (w within) Row(ctx context.Context, statement string, args []any, dest ...a
 }
 
 // guard tells whether a lease is its holder's. The transaction tx keeps it so.
-func (s *rows) guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+func (s *rows) guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return guarded(lease, func() (bool, error) {
 		key, err := s.prepare(ctx, lease.Key, lease.Token)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // MySQL is a store in MySQL or MariaDB:
@@ -204,7 +204,7 @@ func versionOfMySQL(there []part) int {
 // Guard makes a transaction of the application depend on a lease, if both are in databases of one server. It
 // is [PostgreSQL.Guard]: call it as the last statement before Commit. A renewal and a release of the lease
 // wait for the end of tx. If the error is one of a conflict, roll tx back and try again.
-func (s *MySQL) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+func (s *MySQL) Guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return s.guard(ctx, tx, lease)
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // SQLite is a store in a database file. It excludes the processes of one computer, without a server. It is
@@ -158,7 +158,7 @@ func versionOfSQLite(ctx context.Context, db queryer, there []part) (version int
 // is [PostgreSQL.Guard]: call it as the last statement before Commit. It makes tx a transaction that writes,
 // if it is not yet one. If it can't, because others have written since tx began to read, nothing was done:
 // roll tx back and try again. A transaction that begins with BEGIN IMMEDIATE does not meet that.
-func (s *SQLite) Guard(ctx context.Context, tx Executor, lease locker.Lease) error {
+func (s *SQLite) Guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return s.guard(ctx, tx, lease)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -306,9 +307,9 @@ func (p pair) lock(t *testing.T, key string, ttl time.Duration) *locker.Lock {
 }
 
 // acquire locks our way, for ttl and no longer.
-func (p pair) acquire(t *testing.T, key string, ttl time.Duration) locker.Lease {
+func (p pair) acquire(t *testing.T, key string, ttl time.Duration) contract.Lease {
 	t.Helper()
-	lease, err := p.ours.Acquire(t.Context(), locker.Request{Key: key, Token: locker.NewToken(), TTL: ttl})
+	lease, err := p.ours.Acquire(t.Context(), contract.Request{Key: key, Token: contract.NewToken(), TTL: ttl})
 	if err != nil {
 		t.Fatalf("Acquire = %v", err)
 	}

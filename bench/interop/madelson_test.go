@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/redis/go-redis/v9"
@@ -227,7 +228,7 @@ func (b besideMadelson) lock(t *testing.T, key string, ttl time.Duration) *locke
 }
 
 // acquire takes a permit our way, for ttl and no longer.
-func (b besideMadelson) acquire(t *testing.T, key string, ttl time.Duration) locker.Lease {
+func (b besideMadelson) acquire(t *testing.T, key string, ttl time.Duration) contract.Lease {
 	t.Helper()
 	return pair{ours: b.ours}.acquire(t, key, ttl)
 }
@@ -348,7 +349,7 @@ return changed`
 var madelsonAcquire, madelsonExtend = redis.NewScript(madelsonEnter), redis.NewScript(madelsonRenew)
 
 func (m madelson) acquire(ctx context.Context, key string, expiry time.Duration) (id string, ok bool, err error) {
-	id = locker.NewToken()
+	id = contract.NewToken()
 	ms := expiry.Milliseconds()
 	ok, err = madelsonAcquire.Run(ctx, m.client, []string{key}, id, ms, 3*ms, permits).Bool()
 	return id, ok, err

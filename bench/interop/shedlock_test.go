@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/redis/go-redis/v9"
 )
@@ -81,7 +82,7 @@ end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 
 func (s shedLock) lock(ctx context.Context, key string, atMost time.Duration) (value string, ok bool, err error) {
-	value = fmt.Sprintf("ADDED:%s@host:%s", time.Now().UTC().Format(time.RFC3339Nano), locker.NewToken())
+	value = fmt.Sprintf("ADDED:%s@host:%s", time.Now().UTC().Format(time.RFC3339Nano), contract.NewToken())
 	err = s.client.Do(ctx, "SET", key, value, "NX", "PX", atMost.Milliseconds()).Err()
 	if errors.Is(err, redis.Nil) {
 		return "", false, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/redis/go-redis/v9"
@@ -25,7 +26,7 @@ func TestLockQueryTellsOurToken(t *testing.T) {
 	if value, err := theirs.query(t.Context(), "key"); value != "" || err != nil {
 		t.Errorf("LockQuery of a free lock = %q, %v", value, err)
 	}
-	lease, err := ours.Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: long})
+	lease, err := ours.Acquire(t.Context(), contract.Request{Key: "key", Token: contract.NewToken(), TTL: long})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ var (
 )
 
 func (s stackExchangeLocks) Acquire(ctx context.Context, key string, ttl time.Duration, wait bool) (theirLock, error) {
-	l := stackExchangeLock{s.stackExchange, key, locker.NewToken()}
+	l := stackExchangeLock{s.stackExchange, key, contract.NewToken()}
 	for {
 		ok, err := s.take(ctx, key, l.value, ttl)
 		switch {

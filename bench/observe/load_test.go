@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -45,7 +46,7 @@ func (l *leader) ends(reason locker.LostReason) {
 	l.end = nil
 }
 
-func play(t *testing.T, observed locker.Middleware, leader *leader, act func(scene)) {
+func play(t *testing.T, observed contract.Middleware, leader *leader, act func(scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/rueidisstore"
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/redis/go-redis/v9"
@@ -118,7 +119,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 	}
 	return &locks{
 		elect: func(ctx context.Context, key string, lead func(context.Context) error) error {
-			id := locker.NewToken()
+			id := contract.NewToken()
 			for ok := true; ok; ok = wait(ctx, p.ttl/5) {
 				set, err := c.SetNX(ctx, key, id, p.ttl).Result()
 				if err == nil && set {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/bench/internal/lab"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -203,7 +203,7 @@ return redis.call('PUBLISH', KEYS[1] .. ':wake', '')`)
 		wakes := &crier{client: c, heard: map[string]chan struct{}{}}
 		var closed atomic.Bool
 		enter := func(ctx context.Context, key string, script *redis.Script) (id string, err error) {
-			id = locker.NewToken()
+			id = contract.NewToken()
 			for !closed.Load() {
 				var woken <-chan struct{}
 				if wake {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -37,7 +37,7 @@ func openInAction(p place) (*locks, error) {
 	}
 	return &locks{
 		lock: func(ctx context.Context, key string) (unlock, error) {
-			id := locker.NewToken()
+			id := contract.NewToken()
 			for {
 				switch ok, err := try(ctx, key, id); {
 				case err != nil:
@@ -97,7 +97,7 @@ if count >= tonumber(ARGV[3]) then return 0 end
 return redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', now + ARGV[2]))`)
 	return &locks{
 		lock: func(ctx context.Context, key string) (unlock, error) {
-			id := locker.NewToken()
+			id := contract.NewToken()
 			ok, err := enter.Run(ctx, c, []string{key}, id, p.ttl.Milliseconds(), p.permits).Bool()
 			if err != nil {
 				return nil, err

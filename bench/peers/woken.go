@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,7 +22,7 @@ return redis.call('PUBLISH', KEYS[1] .. ':wake', '')`)
 	s := &subscriptions{client: c, wakes: map[string]chan struct{}{}}
 	return &locks{
 		lock: func(ctx context.Context, key string) (unlock, error) {
-			mine := locker.NewToken()
+			mine := contract.NewToken()
 			for {
 				if set, err := c.SetNX(ctx, key, mine, p.ttl).Result(); err != nil {
 					return nil, err
@@ -102,7 +102,7 @@ if redis.call('EXISTS', KEYS[2]) == 0 then redis.call('RPUSH', KEYS[2], '') end
 return 1`)
 	return &locks{
 		lock: func(ctx context.Context, key string) (unlock, error) {
-			mine, wake := locker.NewToken(), key+":wake"
+			mine, wake := contract.NewToken(), key+":wake"
 			for {
 				if set, err := c.SetNX(ctx, key, mine, p.ttl).Result(); err != nil {
 					return nil, err

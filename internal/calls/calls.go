@@ -1,5 +1,5 @@
 // Package calls carries, in the ctx of a call of a Locker, what its caller says about it: a
-// locker.Client to middleware, see locker.Call, and a quorum to its nodes.
+// locker.Client to middleware, see contract.Call, and a quorum to its nodes.
 package calls
 
 import (
@@ -9,6 +9,11 @@ import (
 
 // Key is the key of the ctx.
 type Key struct{}
+
+// DrainKey is the key of what counts the calls for which locker.Client.Drain waits. There may be middleware
+// between a Client and a Locker, and several Clients above one Locker, so the ctx is the only way from
+// one to the other.
+type DrainKey struct{}
 
 // Notes are about one Extend or Release, or about any call of a quorum. They are bits, so that the
 // value of a ctx needs no memory of its own.

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -274,12 +275,12 @@ type onHold struct {
 	then func()
 }
 
-func (o onHold) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (o onHold) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := o.Locker.Acquire(ctx, req)
 	if err != nil {
 		return lease, err
 	}
-	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	contract.CallOf(ctx).OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 		o.then()
 		return ctx, nil
 	})

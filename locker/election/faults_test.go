@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 )
 
@@ -177,7 +178,7 @@ type watched struct {
 	campaigns *campaigns
 }
 
-func (w watched) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (w watched) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := w.Locker.Acquire(ctx, req)
 	if err != nil {
 		w.campaigns.mu.Lock()
@@ -345,7 +346,7 @@ type refusing struct {
 	n *times
 }
 
-func (r refusing) Acquire(context.Context, locker.Request) (locker.Lease, error) {
+func (r refusing) Acquire(context.Context, contract.Request) (contract.Lease, error) {
 	r.n.more()
-	return locker.Lease{}, errors.New("not today")
+	return contract.Lease{}, errors.New("not today")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Leadership is who leads an election, as a store says.
@@ -148,7 +149,7 @@ func (l Leadership) sameAs(other Leadership) bool {
 }
 
 func observable(ctx context.Context, store backends.Inspector, key string) error {
-	err := locker.ValidateKey(key)
+	err := contract.ValidateKey(key)
 	switch {
 	case err != nil:
 	case ctx == nil:

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -60,7 +61,7 @@ func TestLeaderSaysWhoLeadsAndThatNobodyDoes(t *testing.T) {
 		if err := next.Watch(t.Context(), "key", "the next candidate", func() {}); err != nil {
 			t.Fatal(err)
 		}
-		asks := locker.Request{Key: "key", Token: locker.NewToken(), TTL: locker.DefaultTTL, Turn: locker.Turn{Waiter: "the next candidate"}}
+		asks := contract.Request{Key: "key", Token: contract.NewToken(), TTL: locker.DefaultTTL, Turn: contract.Turn{Waiter: "the next candidate"}}
 		if _, err := next.Acquire(t.Context(), asks); !errors.Is(err, locker.ErrHeld) {
 			t.Fatalf("Acquire = %v", err)
 		}

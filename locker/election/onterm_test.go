@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 )
 
@@ -132,7 +133,7 @@ type watchful struct {
 	notes *followed
 }
 
-func (w watchful) Release(ctx context.Context, lease locker.Lease) error {
+func (w watchful) Release(ctx context.Context, lease contract.Lease) error {
 	w.notes.note("release")
 	return w.Locker.Release(ctx, lease)
 }

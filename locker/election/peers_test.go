@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -182,7 +183,7 @@ type session struct {
 }
 
 func (s session) Run(ctx context.Context, lead func(context.Context, election.Term) error) error {
-	token := locker.NewToken()
+	token := contract.NewToken()
 	go s.renew(token)
 	for {
 		switch r, err := s.store.SetNX(ctx, key, token, ttl); {

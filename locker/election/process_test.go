@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/proof/child"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -80,7 +81,7 @@ func say(what string, number uint64, at time.Time) { fmt.Println(what, number, a
 // saying says until when the holder of a lease believes.
 type saying struct{ locker.Locker }
 
-func (s saying) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s saying) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := s.Locker.Acquire(ctx, req)
 	if err == nil {
 		say("until", lease.Fence, lease.Expires)
@@ -88,7 +89,7 @@ func (s saying) Acquire(ctx context.Context, req locker.Request) (locker.Lease, 
 	return lease, err
 }
 
-func (s saying) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (s saying) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	lease, err := s.Locker.Extend(ctx, lease, ttl)
 	if err == nil {
 		say("until", lease.Fence, lease.Expires)

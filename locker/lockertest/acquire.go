@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -31,7 +31,7 @@ var acquireSentences = []sentence{
 		if g.Granted.Before(g.began) || g.Granted.After(g.came) {
 			x.Errorf("Granted is %v; the call took from %v to %v", g.Granted, g.began, g.came)
 		}
-		if until := locker.Until(g.Granted, x.long); g.Expires.After(until) {
+		if until := contract.Until(g.Granted, x.long); g.Expires.After(until) {
 			x.Errorf("Expires is %v; want %v at most", g.Expires, until)
 		}
 		if half := g.began.Add(x.long / 2); g.Expires.Before(half) {
@@ -56,7 +56,7 @@ var acquireSentences = []sentence{
 			g := x.grant(x.key("k"), ttl)
 			began := time.Now()
 			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, x.long))
-			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, locker.MinTTL))
+			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, contract.MinTTL))
 			if later == nil || sooner == nil {
 				x.beneath.Delete(g.Key) // for the next try
 				return false            // livesUntil finds whether that was wrong
@@ -116,7 +116,7 @@ var acquireSentences = []sentence{
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))
 			var winners atomic.Int64
-			var won atomic.Pointer[locker.Lease]
+			var won atomic.Pointer[contract.Lease]
 			began := time.Now()
 			errs := make([]error, callers)
 			together(callers, func(i int) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var acquireDoubles = []broken{
@@ -59,7 +60,7 @@ var againDoubles = []broken{
 		bug: "an owner is granted its own lock again",
 		locker: func(r *reference) locker.Locker {
 			var owners sync.Map
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				if token, ok := owners.Load(req.Owner); ok && req.Owner != "" {
 					req.Token = token.(string)
 				}
@@ -111,7 +112,7 @@ var againDoubles = []broken{
 			counts := map[string]int{}
 			return double{
 				Locker: r,
-				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 					lease, err := r.Acquire(ctx, req)
 					if err == nil {
 						mu.Lock()
@@ -120,7 +121,7 @@ var againDoubles = []broken{
 					}
 					return lease, err
 				},
-				release: func(ctx context.Context, lease locker.Lease) error {
+				release: func(ctx context.Context, lease contract.Lease) error {
 					mu.Lock()
 					counts[lease.Token]--
 					left := counts[lease.Token]

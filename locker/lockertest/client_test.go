@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // These bugs are in the Client, by its middleware.
@@ -13,13 +14,13 @@ import (
 var clientDoubles = []broken{
 	{
 		bug:    "a lease that admits no other says that it does",
-		locker: badLease(func(l *locker.Lease) { l.Room = -1 }),
+		locker: badLease(func(l *contract.Lease) { l.Room = -1 }),
 		breaks: []string{"a Lock under the context of a hold of the same key is granted, or fails at once as a deadlock"},
 	},
 	{
 		bug: "the Client does not wait",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				ctx, cancel := context.WithTimeout(ctx, tick)
 				defer cancel()
 				return next.Acquire(ctx, req)
@@ -37,7 +38,7 @@ var clientDoubles = []broken{
 	{
 		bug: "the Client sleeps too long",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := next.Acquire(ctx, req)
 				time.Sleep(time.Second)
 				return lease, err
@@ -50,7 +51,7 @@ var clientDoubles = []broken{
 	{
 		bug: "the Client ignores ctx",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				free, cancel := context.WithTimeout(context.WithoutCancel(ctx), drained/2)
 				defer cancel()
 				return next.Acquire(free, req)

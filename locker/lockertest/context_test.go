@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var contextDoubles = []broken{
@@ -13,13 +14,13 @@ var contextDoubles = []broken{
 		locker: func(r *reference) locker.Locker {
 			return double{
 				Locker: r,
-				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 					return r.Acquire(context.WithoutCancel(ctx), req)
 				},
-				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 					return r.Extend(context.WithoutCancel(ctx), lease, ttl)
 				},
-				release: func(ctx context.Context, lease locker.Lease) error {
+				release: func(ctx context.Context, lease contract.Lease) error {
 					return r.Release(context.WithoutCancel(ctx), lease)
 				},
 			}
@@ -43,13 +44,13 @@ var contextDoubles = []broken{
 			}
 			return double{
 				Locker: r,
-				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 					return r.Acquire(late(ctx), req)
 				},
-				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 					return r.Extend(late(ctx), lease, ttl)
 				},
-				release: func(ctx context.Context, lease locker.Lease) error {
+				release: func(ctx context.Context, lease contract.Lease) error {
 					return r.Release(late(ctx), lease)
 				},
 			}
@@ -62,10 +63,10 @@ var contextDoubles = []broken{
 	{
 		bug: "a grant after the end of ctx is dropped",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := r.Acquire(ctx, req)
 				if ctx.Err() != nil {
-					return locker.Lease{}, fault("acquire", req.Key, ctx.Err())
+					return contract.Lease{}, fault("acquire", req.Key, ctx.Err())
 				}
 				return lease, err
 			}}

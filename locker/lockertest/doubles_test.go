@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // broken is a Locker, or a Client over the reference, that has one bug and breaks sentences.
@@ -24,35 +25,35 @@ type broken struct {
 // double is a Locker with some methods replaced.
 type double struct {
 	locker.Locker
-	acquire  func(ctx context.Context, req locker.Request) (locker.Lease, error)
-	transfer func(ctx context.Context, from string, req locker.Request) (locker.Lease, error)
-	extend   func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error)
-	release  func(ctx context.Context, lease locker.Lease) error
+	acquire  func(ctx context.Context, req contract.Request) (contract.Lease, error)
+	transfer func(ctx context.Context, from string, req contract.Request) (contract.Lease, error)
+	extend   func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error)
+	release  func(ctx context.Context, lease contract.Lease) error
 	watch    func(ctx context.Context, key, waiter string, wake func()) error
 }
 
-func (d double) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (d double) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if d.acquire != nil {
 		return d.acquire(ctx, req)
 	}
 	return d.Locker.Acquire(ctx, req)
 }
 
-func (d double) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (d double) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	if d.transfer != nil {
 		return d.transfer(ctx, from, req)
 	}
 	return d.Locker.Transfer(ctx, from, req)
 }
 
-func (d double) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (d double) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if d.extend != nil {
 		return d.extend(ctx, lease, ttl)
 	}
 	return d.Locker.Extend(ctx, lease, ttl)
 }
 
-func (d double) Release(ctx context.Context, lease locker.Lease) error {
+func (d double) Release(ctx context.Context, lease contract.Lease) error {
 	if d.release != nil {
 		return d.release(ctx, lease)
 	}
@@ -77,9 +78,9 @@ func changed(change func(r *reference)) func(*reference) locker.Locker {
 }
 
 // badLease changes what Acquire grants.
-func badLease(change func(l *locker.Lease)) func(*reference) locker.Locker {
+func badLease(change func(l *contract.Lease)) func(*reference) locker.Locker {
 	return func(r *reference) locker.Locker {
-		return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+		return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 			lease, err := r.Acquire(ctx, req)
 			if err == nil {
 				change(&lease)
@@ -89,8 +90,8 @@ func badLease(change func(l *locker.Lease)) func(*reference) locker.Locker {
 	}
 }
 
-func changeHeld(next locker.Locker, change func(held *locker.HeldError)) func(context.Context, locker.Request) (locker.Lease, error) {
-	return func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func changeHeld(next locker.Locker, change func(held *locker.HeldError)) func(context.Context, contract.Request) (contract.Lease, error) {
+	return func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 		lease, err := next.Acquire(ctx, req)
 		if held := (*locker.HeldError)(nil); errors.As(err, &held) {
 			change(held)
@@ -109,15 +110,15 @@ func badErrors(change func(op Op, token string, err error) error) func(locker.Lo
 			return change(op, token, err)
 		}
 		return double{
-			acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := next.Acquire(ctx, req)
 				return lease, wrong(Acquire, req.Token, err)
 			},
-			extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				after, err := next.Extend(ctx, lease, ttl)
 				return after, wrong(Extend, lease.Token, err)
 			},
-			release: func(ctx context.Context, lease locker.Lease) error {
+			release: func(ctx context.Context, lease contract.Lease) error {
 				return wrong(Release, lease.Token, next.Release(ctx, lease))
 			},
 			watch: func(ctx context.Context, key, waiter string, wake func()) error {

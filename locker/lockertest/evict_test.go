@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -61,11 +62,11 @@ func badLoss(change func(lost *locker.LostError)) func(*reference) locker.Locker
 		}
 		return double{
 			Locker: r,
-			extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				lease, err := r.Extend(ctx, lease, ttl)
 				return lease, tell(err)
 			},
-			release: func(ctx context.Context, lease locker.Lease) error { return tell(r.Release(ctx, lease)) },
+			release: func(ctx context.Context, lease contract.Lease) error { return tell(r.Release(ctx, lease)) },
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // wantHeld checks the error of an attempt that began at began and found the lock held by g.
@@ -48,7 +49,7 @@ func (x *fixture) wantHolds(g grant) {
 }
 
 // extends calls Extend for a lease, which must not have ended.
-func (x *fixture) extends(lease locker.Lease, ttl time.Duration) locker.Lease {
+func (x *fixture) extends(lease contract.Lease, ttl time.Duration) contract.Lease {
 	x.Helper()
 	for began := time.Now(); ; time.Sleep(tick) {
 		after, err := x.locker.Extend(x.Context(), lease, ttl)

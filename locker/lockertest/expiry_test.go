@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var expiryDoubles = []broken{
@@ -53,7 +54,7 @@ var expiryDoubles = []broken{
 	{
 		bug: "Expires has no margin",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := r.Acquire(ctx, req)
 				lease.Expires = lease.Granted.Add(req.TTL)
 				return lease, err
@@ -65,28 +66,28 @@ var expiryDoubles = []broken{
 	},
 	{
 		bug:    "Expires is zero",
-		locker: badLease(func(l *locker.Lease) { l.Expires = time.Time{} }),
+		locker: badLease(func(l *contract.Lease) { l.Expires = time.Time{} }),
 		breaks: []string{
 			"Granted is during the call, and Expires is at most ttl minus the margin after Granted",
 		},
 	},
 	{
 		bug:    "the lease has another token",
-		locker: badLease(func(l *locker.Lease) { l.Token = rand.Text() }),
+		locker: badLease(func(l *contract.Lease) { l.Token = rand.Text() }),
 		breaks: []string{
 			"the token is in nothing that a request or a lease prints, logs or marshals",
 		},
 	},
 	{
 		bug:    "the lease has no owner",
-		locker: badLease(func(l *locker.Lease) { l.Owner = "" }),
+		locker: badLease(func(l *contract.Lease) { l.Owner = "" }),
 		breaks: []string{
 			"a free lock is granted, with the key, the token and the owner of the request",
 		},
 	},
 	{
 		bug:    "all numbers are 7",
-		locker: badLease(func(l *locker.Lease) { l.Fence = 7 }),
+		locker: badLease(func(l *contract.Lease) { l.Fence = 7 }),
 		breaks: []string{
 			"the numbers of the grants of a key rise, or are all 0",
 		},
@@ -94,10 +95,10 @@ var expiryDoubles = []broken{
 	{
 		bug: "a grant whose answer comes after its end is granted",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := r.Acquire(ctx, req)
 				if errors.Is(err, errTooLate) {
-					return locker.Lease{Key: req.Key, Token: req.Token}, nil
+					return contract.Lease{Key: req.Key, Token: req.Token}, nil
 				}
 				return lease, err
 			}}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var extendSentences = []sentence{
@@ -15,7 +15,7 @@ var extendSentences = []sentence{
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
 		}
-		if latest := locker.Until(time.Now(), 2*x.long); !after.Expires.After(g.Expires) || after.Expires.After(latest) {
+		if latest := contract.Until(time.Now(), 2*x.long); !after.Expires.After(g.Expires) || after.Expires.After(latest) {
 			x.Errorf("Expires is %v; want it after %v and at most %v", after.Expires, g.Expires, latest)
 		}
 		if after.Key != g.Key || after.Token != g.Token || after.Fence != g.Fence || !after.Granted.Equal(g.Granted) {
@@ -48,19 +48,19 @@ var extendSentences = []sentence{
 	}},
 	{"Extend with a shorter ttl does not shorten the lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		after, err := x.locker.Extend(x.Context(), g.Lease, locker.MinTTL)
+		after, err := x.locker.Extend(x.Context(), g.Lease, contract.MinTTL)
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
 		}
 		if after.Expires.Before(g.Expires) {
 			x.Errorf("Expires went back by %v", g.Expires.Sub(after.Expires))
 		}
-		x.pause(2 * locker.MinTTL)
+		x.pause(2 * contract.MinTTL)
 		x.heldBy(g, x.long)
 	}},
 	{"Extend and Release need only the Key and the Token of a lease", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		named := locker.Lease{Key: g.Key, Token: g.Token}
+		named := contract.Lease{Key: g.Key, Token: g.Token}
 		after, err := x.locker.Extend(x.Context(), named, 2*x.long)
 		if err != nil {
 			x.Fatalf("Extend: %v", err)
@@ -118,7 +118,7 @@ var extendSentences = []sentence{
 // cannotExtend checks that Extend finds g lost: by the Expires of the lease, and by the store.
 func (x *fixture) cannotExtend(g grant) {
 	x.Helper()
-	for _, lease := range []locker.Lease{g.Lease, g.bare()} {
+	for _, lease := range []contract.Lease{g.Lease, g.bare()} {
 		_, err := x.locker.Extend(x.Context(), lease, 2*x.long)
 		x.wantLost("Extend", err)
 	}

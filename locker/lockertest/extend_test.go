@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var extendDoubles = []broken{
@@ -28,11 +29,11 @@ var extendDoubles = []broken{
 	{
 		bug: "Extend returns a shorter life",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			return double{Locker: r, extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				started := time.Now()
 				lease, err := r.Extend(ctx, lease, ttl)
 				if err == nil {
-					lease.Expires = locker.Until(started, ttl)
+					lease.Expires = contract.Until(started, ttl)
 				}
 				return lease, err
 			}}
@@ -44,8 +45,8 @@ var extendDoubles = []broken{
 	{
 		bug: "Extend succeeds and does nothing",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, extend: func(_ context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-				lease.Expires = locker.Until(time.Now(), ttl)
+			return double{Locker: r, extend: func(_ context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+				lease.Expires = contract.Until(time.Now(), ttl)
 				return lease, nil
 			}}
 		},
@@ -56,7 +57,7 @@ var extendDoubles = []broken{
 	{
 		bug: "Extend leaves Expires alone",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			return double{Locker: r, extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				_, err := r.Extend(ctx, lease, ttl)
 				return lease, err
 			}}
@@ -72,7 +73,7 @@ var extendDoubles = []broken{
 	{
 		bug: "Extend counts from the old end",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			return double{Locker: r, extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				after, err := r.Extend(ctx, lease, ttl)
 				if err == nil {
 					after.Expires = lease.Expires.Add(ttl)
@@ -92,12 +93,12 @@ var extendDoubles = []broken{
 			var known sync.Map
 			return double{
 				Locker: r,
-				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 					lease, err := r.Acquire(ctx, req)
 					known.Store(lease.Granted, true)
 					return lease, err
 				},
-				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 					if _, ok := known.Load(lease.Granted); !ok {
 						return lease, locker.Lost(lease)
 					}

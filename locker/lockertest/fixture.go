@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A fixture is what one sentence works with: the Locker, the Disturber, and the checks.
@@ -143,19 +144,21 @@ func (x *fixture) own(key string) string {
 	return key
 }
 
-func (x *fixture) request(key string, ttl time.Duration) locker.Request {
-	return locker.Request{Key: key, Token: rand.Text(), TTL: ttl, Turn: locker.Turn{Waiter: rand.Text()}}
+func (x *fixture) request(key string, ttl time.Duration) contract.Request {
+	return contract.Request{Key: key, Token: rand.Text(), TTL: ttl, Turn: contract.Turn{Waiter: rand.Text()}}
 }
 
 // A grant is a lease, and when its Acquire began and returned.
 type grant struct {
-	locker.Lease
+	contract.Lease
 	ttl         time.Duration
 	began, came time.Time
 }
 
 // bare names the lease. Since it has no Expires, only the store knows whether it has ended.
-func (g grant) bare() locker.Lease { return locker.Lease{Key: g.Key, Token: g.Token, Owner: g.Owner} }
+func (g grant) bare() contract.Lease {
+	return contract.Lease{Key: g.Key, Token: g.Token, Owner: g.Owner}
+}
 
 // grant acquires key with a new token, which must succeed.
 func (x *fixture) grant(key string, ttl time.Duration) grant {
@@ -166,7 +169,7 @@ func (x *fixture) grant(key string, ttl time.Duration) grant {
 // granted makes a request that must be granted. In real time a short lease may have ended when the
 // answer comes. Then granted asks for a longer one, and may have to wait for the end of the short
 // one.
-func (x *fixture) granted(req locker.Request) grant {
+func (x *fixture) granted(req contract.Request) grant {
 	x.Helper()
 	var leftover time.Time // a short lease that was granted too late has ended by then
 	for {
@@ -196,7 +199,7 @@ func (x *fixture) heldBy(g grant, ttl time.Duration) {
 }
 
 // release releases a lease, which must not have ended.
-func (x *fixture) release(lease locker.Lease) {
+func (x *fixture) release(lease contract.Lease) {
 	x.Helper()
 	if err := x.locker.Release(x.Context(), lease); err != nil {
 		x.Fatalf("Release: %v", err)
@@ -205,7 +208,7 @@ func (x *fixture) release(lease locker.Lease) {
 
 // livesUntil checks that the lock is granted again soon after the Expires of lease, and not before.
 // A grant whose answer may be late proves nothing.
-func (x *fixture) livesUntil(lease locker.Lease) {
+func (x *fixture) livesUntil(lease contract.Lease) {
 	x.Helper()
 	x.eventually("the lock is free", func() bool {
 		next, err := x.locker.Acquire(x.Context(), x.request(lease.Key, x.long))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var heldDoubles = []broken{
@@ -49,7 +50,7 @@ var heldDoubles = []broken{
 	{
 		bug: "Left is the ttl of the request",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				return changeHeld(r, func(held *locker.HeldError) { held.Left = req.TTL })(ctx, req)
 			}}
 		},

@@ -9,16 +9,17 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A badRequest is a request that fails, and what the error must say.
 type badRequest struct {
-	locker.Request
+	contract.Request
 	says []string
 }
 
 func (x *fixture) badRequests() []badRequest {
-	ttl := func(ttl time.Duration) locker.Request { return x.request("k"+x.id, ttl) }
+	ttl := func(ttl time.Duration) contract.Request { return x.request("k"+x.id, ttl) }
 	return append(x.badNames(),
 		badRequest{ttl(9 * time.Millisecond), []string{"ttl", "9ms", "10ms"}},
 		badRequest{ttl(0), []string{"ttl", "0s", "10ms"}},
@@ -29,7 +30,7 @@ func (x *fixture) badRequests() []badRequest {
 
 // badNames are the bad requests whose Key or Token cannot name a lease.
 func (x *fixture) badNames() []badRequest {
-	key := func(key string) locker.Request { return x.request(key, x.long) }
+	key := func(key string) contract.Request { return x.request(key, x.long) }
 	nameless := x.request("k"+x.id, x.long)
 	nameless.Token = ""
 	return []badRequest{
@@ -115,7 +116,7 @@ var inputSentences = []sentence{
 	{"nothing is sent for an Extend or Release of a bad lease, or for a Watch of a bad key", needs(faults), func(x *fixture) {
 		release := x.stall(All)
 		for _, bad := range x.badNames() {
-			lease := locker.Lease{Key: bad.Key, Token: bad.Token}
+			lease := contract.Lease{Key: bad.Key, Token: bad.Token}
 			x.wantPermanent("Extend", answer(x, "Extend of a bad lease is answered without the store", x.async(func() error {
 				_, err := x.locker.Extend(x.Context(), lease, x.long)
 				return err
@@ -137,7 +138,7 @@ var inputSentences = []sentence{
 	}},
 	{"the longest and the shortest ttl are granted", nil, func(x *fixture) {
 		x.release(x.grant(x.key("longest"), x.MaxTTL).Lease)
-		req := x.request(x.key("shortest"), locker.MinTTL)
+		req := x.request(x.key("shortest"), contract.MinTTL)
 		for range 1000 {
 			_, err := x.locker.Acquire(x.Context(), req)
 			if err == nil {
@@ -145,11 +146,11 @@ var inputSentences = []sentence{
 			}
 			// A grant whose answer came after its end is unknown. Its token must not be used again.
 			if x.wantUnknown("Acquire", err); x.Bubble || outcome.Permanent(err) {
-				x.Fatalf("Acquire for %v: %v", locker.MinTTL, err)
+				x.Fatalf("Acquire for %v: %v", contract.MinTTL, err)
 			}
-			req = x.request(x.key("shortest"+strconv.Itoa(time.Now().Nanosecond())), locker.MinTTL)
+			req = x.request(x.key("shortest"+strconv.Itoa(time.Now().Nanosecond())), contract.MinTTL)
 		}
-		x.Fatalf("the store takes longer than %v each time", locker.MinTTL)
+		x.Fatalf("the store takes longer than %v each time", contract.MinTTL)
 	}},
 	{"a key may be 512 bytes long and hold any text but a NUL", nil, func(x *fixture) {
 		var grants []grant

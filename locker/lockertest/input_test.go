@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var inputDoubles = []broken{
@@ -26,7 +27,7 @@ var inputDoubles = []broken{
 	{
 		bug: "the request of a Transfer is not validated",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, transfer: func(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 				if from == "" {
 					return r.Transfer(ctx, from, req)
 				}
@@ -38,7 +39,7 @@ var inputDoubles = []broken{
 	{
 		bug: "a Transfer from no token is sent",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, transfer: func(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 				if from == "" {
 					return r.sendMove(ctx, from, req)
 				}
@@ -62,16 +63,16 @@ var inputDoubles = []broken{
 		locker: func(r *reference) locker.Locker {
 			return double{
 				Locker: r,
-				acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+				acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 					lease, err := r.send(ctx, req)
 					if bad := req.Validate(); bad != nil {
-						return locker.Lease{}, bad
+						return contract.Lease{}, bad
 					}
 					return lease, err
 				},
-				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 					after, err := r.sendExtend(ctx, lease, ttl)
-					if bad := locker.ValidateTTL(ttl); bad != nil {
+					if bad := contract.ValidateTTL(ttl); bad != nil {
 						return lease, fault("extend", lease.Key, bad)
 					}
 					return after, err
@@ -100,9 +101,9 @@ var inputDoubles = []broken{
 	{
 		bug: "long ttls fail",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				if req.TTL == maxTTL {
-					return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, maxTTL))
+					return contract.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, maxTTL))
 				}
 				return r.Acquire(ctx, req)
 			}}
@@ -120,7 +121,7 @@ var inputDoubles = []broken{
 	},
 	{
 		bug:    "the owner contains the token",
-		locker: badLease(func(l *locker.Lease) { l.Owner = "owner of " + l.Token }),
+		locker: badLease(func(l *contract.Lease) { l.Owner = "owner of " + l.Token }),
 		breaks: []string{
 			"a free lock is granted, with the key, the token and the owner of the request",
 			"the token is in nothing that a request or a lease prints, logs or marshals",

@@ -65,7 +65,7 @@ type Harness struct {
 	// an attempt or a release leaves is then gone soon after the answer, instead of with it.
 	Behind bool
 
-	// NoTransfer says that Transfer only returns [locker.ErrNoTransfer], or another permanent error
+	// NoTransfer says that Transfer only returns [contract.ErrNoTransfer], or another permanent error
 	// that matches errors.ErrUnsupported.
 	NoTransfer bool
 

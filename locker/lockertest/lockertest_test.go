@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/child"
 )
 
@@ -35,13 +36,13 @@ func TestHarnessForALockerThatCannotWatchTellTheTimeLeftOrMoveAHold(t *testing.T
 	Run(t, Harness{Bubble: true, NoWatch: true, NoLeft: true, NoTransfer: true, New: func(*testing.T) (locker.Locker, Disturber) {
 		r := newReference()
 		acquire := changeHeld(r, func(held *locker.HeldError) { held.Left = 0 })
-		return double{Locker: r, watch: unsupported, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+		return double{Locker: r, watch: unsupported, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 			if err := req.Validate(); err != nil {
-				return locker.Lease{}, err
+				return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 			}
 			return acquire(ctx, req)
-		}, transfer: func(context.Context, string, locker.Request) (locker.Lease, error) {
-			return locker.Lease{}, locker.ErrNoTransfer
+		}, transfer: func(context.Context, string, contract.Request) (contract.Lease, error) {
+			return contract.Lease{}, contract.ErrNoTransfer
 		}}, r
 	}})
 }

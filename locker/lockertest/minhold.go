@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var minHoldSentences = []sentence{
@@ -27,7 +28,7 @@ var minHoldSentences = []sentence{
 				x.Errorf("the context ended with cause %v; want ErrReleased", cause)
 			}
 			lease := l.Lease()
-			lease.Expires = locker.Until(lease.Granted, 2*ttl)
+			lease.Expires = contract.Until(lease.Granted, 2*ttl)
 			x.livesUntil(lease)
 			x.soon("the lock was free", lease.Granted.Add(2*ttl), slack)
 			return true
@@ -53,13 +54,13 @@ var minHoldSentences = []sentence{
 		key, d := x.key("k"), 2*x.MaxTTL
 		l := x.lock(x.client(locker.WithTTL(x.MaxTTL), locker.WithMinHold(d)), key)
 		lease := l.Lease()
-		if end := locker.Until(lease.Granted, x.MaxTTL); lease.Expires.After(end) {
+		if end := contract.Until(lease.Granted, x.MaxTTL); lease.Expires.After(end) {
 			x.Errorf("the lease ends %v later than by its ttl", lease.Expires.Sub(end))
 		}
 		if err := l.Extend(x.Context(), x.MaxTTL); err != nil {
 			x.Errorf("Extend: %v", err)
 		}
-		if end := locker.Until(time.Now(), x.MaxTTL); l.Lease().Expires.After(end) {
+		if end := contract.Until(time.Now(), x.MaxTTL); l.Lease().Expires.After(end) {
 			x.Errorf("the extended lease ends %v later than by its ttl", l.Lease().Expires.Sub(end))
 		}
 		x.unlock(l)

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var minHoldDoubles = []broken{
 	{
 		bug: "the Client frees a lock with a minimum hold at Unlock",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, extend: func(ctx context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
+			return double{Locker: next, extend: func(ctx context.Context, lease contract.Lease, _ time.Duration) (contract.Lease, error) {
 				return lease, next.Release(ctx, lease)
 			}}
 		},
@@ -20,7 +21,7 @@ var minHoldDoubles = []broken{
 	{
 		bug: "the Client asks nobody whether a lock with a minimum hold was lost",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, extend: func(_ context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
+			return double{Locker: next, extend: func(_ context.Context, lease contract.Lease, _ time.Duration) (contract.Lease, error) {
 				return lease, nil
 			}}
 		},
@@ -29,14 +30,14 @@ var minHoldDoubles = []broken{
 	{
 		bug: "the Client keeps the lock of a work that has failed",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(context.Context, locker.Lease) error { return nil }}
+			return double{Locker: next, release: func(context.Context, contract.Lease) error { return nil }}
 		},
 		breaks: []string{"Do releases a lock with a minimum hold at once if work fails"},
 	},
 	{
 		bug: "the ttl of a lock with a minimum hold is cut",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				req.TTL = min(req.TTL, locker.DefaultTTL)
 				return next.Acquire(ctx, req)
 			}}
@@ -46,7 +47,7 @@ var minHoldDoubles = []broken{
 	{
 		bug: "the store is not told how much of a ttl the holder relies on",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(_ context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(_ context.Context, req contract.Request) (contract.Lease, error) {
 				return next.Acquire(context.Background(), req)
 			}}
 		},

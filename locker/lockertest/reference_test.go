@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/relied"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // reference is a Locker over a map, and the Disturber of that map. Doubles replace its funcs by
@@ -25,7 +26,7 @@ type reference struct {
 	remove func(key, token string) (ok bool, err error)
 
 	started func(call time.Time) time.Time // when a lease of a call begins; runs without mu
-	clean   func(ctx context.Context, req locker.Request)
+	clean   func(ctx context.Context, req contract.Request)
 	tell    func(key string, wakes []func()) // runs without mu
 
 	mu       sync.Mutex
@@ -99,7 +100,7 @@ func newReference() *reference {
 		return true, nil
 	}
 	r.started = func(call time.Time) time.Time { return call }
-	r.clean = func(ctx context.Context, req locker.Request) {
+	r.clean = func(ctx context.Context, req contract.Request) {
 		cleanup.New(false).Add(ctx, cleanup.Entry{TTL: req.TTL, Remove: func(ctx context.Context) error { return r.cleanOnce(ctx, req) }})
 	}
 	r.tell = func(_ string, wakes []func()) {
@@ -124,35 +125,35 @@ func (r *reference) live(key string) (entry, bool) {
 	return e, found && (e.expires.IsZero() || time.Now().Before(e.expires))
 }
 
-func (r *reference) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (r *reference) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := req.Validate(); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	return r.send(ctx, req)
 }
 
-func (r *reference) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (r *reference) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	if err := req.ValidateTransfer(from); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	return r.sendMove(ctx, from, req)
 }
 
 // sendMove is Transfer without the validation.
-func (r *reference) sendMove(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (r *reference) sendMove(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	return r.ask(ctx, req, r.clean, func() (bool, entry, error) { return r.move(req.Key, from, req.Token, req.TTL) })
 }
 
 // send is Acquire without the validation.
-func (r *reference) send(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (r *reference) send(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	return r.ask(ctx, req, r.clean, func() (bool, entry, error) { return r.set(req.Key, req.Token, req.TTL) })
 }
 
 func (r *reference) ask(
-	ctx context.Context, req locker.Request, clean func(context.Context, locker.Request), set func() (bool, entry, error),
-) (locker.Lease, error) {
+	ctx context.Context, req contract.Request, clean func(context.Context, contract.Request), set func() (bool, entry, error),
+) (contract.Lease, error) {
 	if relied.Of(ctx, req.TTL) > r.maxTTL {
-		return locker.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, r.maxTTL))
+		return contract.Lease{}, fault("acquire", req.Key, ttlError(req.TTL, r.maxTTL))
 	}
 	began := time.Now()
 	var granted bool
@@ -162,8 +163,8 @@ func (r *reference) ask(
 		return err
 	})
 	start := r.started(began)
-	lease := locker.Lease{
-		Key: req.Key, Token: req.Token, Owner: req.Owner, Granted: start, Expires: locker.Until(start, req.TTL),
+	lease := contract.Lease{
+		Key: req.Key, Token: req.Token, Owner: req.Owner, Granted: start, Expires: contract.Until(start, req.TTL),
 	}
 	switch {
 	case err == nil && !granted:
@@ -174,7 +175,7 @@ func (r *reference) ask(
 		if present.was != "" {
 			held.Holder, held.Err = present.by, &locker.EvictedError{By: present.by}
 		}
-		return locker.Lease{}, held
+		return contract.Lease{}, held
 	case err == nil && lease.Ended():
 		err = errTooLate
 	case err == nil:
@@ -183,20 +184,20 @@ func (r *reference) ask(
 	if !outcome.Permanent(err) {
 		clean(ctx, req)
 	}
-	return locker.Lease{}, fault("acquire", req.Key, err)
+	return contract.Lease{}, fault("acquire", req.Key, err)
 }
 
-func (r *reference) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := lease.Validate("extend"); err != nil {
-		return lease, err
+func (r *reference) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	if err := lease.Validate(); err != nil {
+		return lease, &locker.Error{Op: "extend", Key: lease.Key, Err: err}
 	}
-	if err := locker.ValidateTTL(ttl); err != nil {
+	if err := contract.ValidateTTL(ttl); err != nil {
 		return lease, fault("extend", lease.Key, err)
 	}
 	return r.sendExtend(ctx, lease, ttl)
 }
 
-func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (r *reference) sendExtend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if relied.Of(ctx, ttl) > r.maxTTL {
 		return lease, fault("extend", lease.Key, ttlError(ttl, r.maxTTL))
 	}
@@ -212,20 +213,20 @@ func (r *reference) sendExtend(ctx context.Context, lease locker.Lease, ttl time
 	case !ok:
 		return lease, r.lost(lease)
 	}
-	if until := locker.Until(r.started(began), ttl); until.After(lease.Expires) {
+	if until := contract.Until(r.started(began), ttl); until.After(lease.Expires) {
 		lease.Expires = until
 	}
 	return lease, nil
 }
 
-func (r *reference) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (r *reference) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return &locker.Error{Op: "release", Key: lease.Key, Err: err}
 	}
 	return r.sendRelease(ctx, lease)
 }
 
-func (r *reference) sendRelease(ctx context.Context, lease locker.Lease) error {
+func (r *reference) sendRelease(ctx context.Context, lease contract.Lease) error {
 	ok, err := r.delete(ctx, lease.Key, lease.Token)
 	switch {
 	case err != nil:
@@ -236,7 +237,7 @@ func (r *reference) sendRelease(ctx context.Context, lease locker.Lease) error {
 	return nil
 }
 
-func (r *reference) lost(lease locker.Lease) error {
+func (r *reference) lost(lease contract.Lease) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, found := r.live(lease.Key); found && e.was == lease.Token {
@@ -245,7 +246,7 @@ func (r *reference) lost(lease locker.Lease) error {
 	return locker.Lost(lease)
 }
 
-func (r *reference) cleanOnce(ctx context.Context, req locker.Request) error {
+func (r *reference) cleanOnce(ctx context.Context, req contract.Request) error {
 	_, err := r.delete(ctx, req.Key, req.Token)
 	return err
 }
@@ -272,7 +273,7 @@ func (r *reference) wakeAll(key string) {
 }
 
 func (r *reference) Watch(ctx context.Context, key, waiter string, wake func()) error {
-	if err := locker.ValidateKey(key); err != nil {
+	if err := contract.ValidateKey(key); err != nil {
 		return fault("watch", key, err)
 	}
 	return r.sendWatch(ctx, key, waiter, wake)

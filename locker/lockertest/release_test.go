@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var releaseDoubles = []broken{
@@ -32,7 +33,7 @@ var releaseDoubles = []broken{
 	{
 		bug: "Release does nothing",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, release: func(context.Context, locker.Lease) error { return nil }}
+			return double{Locker: r, release: func(context.Context, contract.Lease) error { return nil }}
 		},
 		breaks: []string{
 			"the numbers of the grants of a key rise, or are all 0",
@@ -45,7 +46,7 @@ var releaseDoubles = []broken{
 	{
 		bug: "Release of nothing succeeds",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: r, release: func(ctx context.Context, lease contract.Lease) error {
 				if err := r.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
 					return err
 				}
@@ -63,7 +64,7 @@ var releaseDoubles = []broken{
 	{
 		bug: "Release always fails in the end",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: r, release: func(ctx context.Context, lease contract.Lease) error {
 				_ = r.Release(ctx, lease)
 				return permanentError{errors.New("no")}
 			}}

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const renewed = time.Second // the first ttl of a lock that must be renewed in time
@@ -131,10 +132,10 @@ var renewSentences = []sentence{
 			x.Fatalf("Extend: %v", err)
 		}
 		after := l.Lease().Expires
-		if latest := locker.Until(time.Now(), 2*x.long); !after.After(before) || after.After(latest) {
+		if latest := contract.Until(time.Now(), 2*x.long); !after.After(before) || after.After(latest) {
 			x.Errorf("Expires is %v; want it after %v and at most %v", after, before, latest)
 		}
-		if err := l.Extend(x.Context(), locker.MinTTL); err != nil || l.Lease().Expires.Before(after) {
+		if err := l.Extend(x.Context(), contract.MinTTL); err != nil || l.Lease().Expires.Before(after) {
 			x.Errorf("Extend = %v; Expires went from %v to %v", err, after, l.Lease().Expires)
 		}
 		x.unlock(l)

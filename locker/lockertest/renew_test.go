@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var renewDoubles = []broken{
@@ -24,9 +25,9 @@ var renewDoubles = []broken{
 	{
 		bug: "the Client takes every renewal for a success",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			return double{Locker: next, extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				_, _ = next.Extend(ctx, lease, ttl)
-				lease.Expires = locker.Until(time.Now(), ttl)
+				lease.Expires = contract.Until(time.Now(), ttl)
 				return lease, nil
 			}}
 		},
@@ -71,7 +72,7 @@ var renewDoubles = []broken{
 	{
 		bug: "the Client believes in a lease for ever",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := next.Acquire(ctx, req)
 				lease.Expires = lease.Expires.Add(2 * time.Minute)
 				return lease, err
@@ -90,7 +91,7 @@ var renewDoubles = []broken{
 		bug: "the Client makes one renewal at a time",
 		client: func(next locker.Locker) locker.Locker {
 			var one sync.Mutex
-			return double{Locker: next, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			return double{Locker: next, extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				if !one.TryLock() {
 					return lease, errors.New("another is under way")
 				}
@@ -107,14 +108,14 @@ var renewDoubles = []broken{
 		bug: "the Client renews after Unlock",
 		client: func(next locker.Locker) locker.Locker {
 			var call atomic.Value // the ctx of the last Acquire
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				call.Store(context.WithoutCancel(ctx))
 				return next.Acquire(ctx, req)
-			}, release: func(ctx context.Context, lease locker.Lease) error {
+			}, release: func(ctx context.Context, lease contract.Lease) error {
 				err := next.Release(ctx, lease)
 				go func() {
 					time.Sleep(short / 2)
-					_, _ = next.Acquire(call.Load().(context.Context), locker.Request{Key: lease.Key, Token: lease.Token, TTL: maxTTL})
+					_, _ = next.Acquire(call.Load().(context.Context), contract.Request{Key: lease.Key, Token: lease.Token, TTL: maxTTL})
 				}()
 				return err
 			}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var secretSentences = []sentence{
@@ -29,7 +30,7 @@ var secretSentences = []sentence{
 			_, err := x.locker.Acquire(ctx, req)
 			x.hides(req.Token, err)
 			x.hides(g.Token, err)
-			for _, lease := range []locker.Lease{g.Lease, g.bare()} {
+			for _, lease := range []contract.Lease{g.Lease, g.bare()} {
 				_, err = x.locker.Extend(ctx, lease, x.long)
 				x.hides(g.Token, err)
 			}

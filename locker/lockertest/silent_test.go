@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var silentDoubles = []broken{
 	{
 		bug: "the Client waits for an answer, however long that takes",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				lease, err := next.Acquire(ctx, req)
 				if unknown(err) {
 					time.Sleep(time.Minute)
@@ -29,7 +30,7 @@ var silentDoubles = []broken{
 		bug: "an attempt waits for the one before",
 		locker: func(r *reference) locker.Locker {
 			var turn sync.Mutex
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				for !turn.TryLock() {
 					time.Sleep(tick)
 				}

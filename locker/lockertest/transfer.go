@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var transferSentences = []sentence{
@@ -34,7 +35,7 @@ var transferSentences = []sentence{
 		from := rand.Text()
 		g := x.grant(key, x.long)
 		taken := x.request(key, x.long)
-		for _, req := range []locker.Request{free, taken} {
+		for _, req := range []contract.Request{free, taken} {
 			if x.NoTransfer {
 				x.wantNoTransfer(from, req)
 			} else if lease, err := x.locker.Transfer(x.Context(), from, req); !errors.Is(err, locker.ErrHeld) {
@@ -150,7 +151,7 @@ func (x *fixture) transferred(g grant) grant {
 }
 
 // wantNoTransfer checks that Transfer is refused for good.
-func (x *fixture) wantNoTransfer(from string, req locker.Request) {
+func (x *fixture) wantNoTransfer(from string, req contract.Request) {
 	x.Helper()
 	_, err := x.locker.Transfer(x.Context(), from, req)
 	x.wantPermanent("Transfer", err)

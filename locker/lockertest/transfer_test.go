@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var transferDoubles = []broken{
@@ -54,7 +55,7 @@ var transferDoubles = []broken{
 	{
 		bug: "Resume does not say what it takes over",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, transfer: func(ctx context.Context, _ string, req locker.Request) (locker.Lease, error) {
+			return double{Locker: next, transfer: func(ctx context.Context, _ string, req contract.Request) (contract.Lease, error) {
 				return next.Acquire(ctx, req)
 			}}
 		},
@@ -66,8 +67,8 @@ var transferDoubles = []broken{
 	{
 		bug: "Resume cleans up nothing",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, transfer: func(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
-				nothing := func(context.Context, locker.Request) {}
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
+				nothing := func(context.Context, contract.Request) {}
 				return r.ask(ctx, req, nothing, func() (bool, entry, error) { return r.move(req.Key, from, req.Token, req.TTL) })
 			}}
 		},

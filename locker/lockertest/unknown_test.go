@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var unknownDoubles = []broken{
@@ -51,7 +52,7 @@ var unknownDoubles = []broken{
 	},
 	{
 		bug:    "nothing is cleaned up",
-		locker: changed(func(r *reference) { r.clean = func(context.Context, locker.Request) {} }),
+		locker: changed(func(r *reference) { r.clean = func(context.Context, contract.Request) {} }),
 		breaks: []string{
 			"when the reply to Acquire is lost, the error matches neither ErrHeld nor ErrLost, and the grant is removed",
 			"when the store fails, Lock and TryLock return an error that is not ErrHeld, and nothing is left",
@@ -60,7 +61,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "the cleanup is sent once",
 		locker: changed(func(r *reference) {
-			r.clean = func(ctx context.Context, req locker.Request) {
+			r.clean = func(ctx context.Context, req contract.Request) {
 				go func() { _ = r.cleanOnce(context.WithoutCancel(ctx), req) }()
 			}
 		}),
@@ -72,7 +73,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "the cleanup is not confirmed",
 		locker: changed(func(r *reference) {
-			r.clean = func(ctx context.Context, req locker.Request) {
+			r.clean = func(ctx context.Context, req contract.Request) {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), req.TTL)
 				go func() {
 					defer cancel()
@@ -87,7 +88,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "the cleanup runs under the caller's ctx",
 		locker: changed(func(r *reference) {
-			r.clean = func(ctx context.Context, req locker.Request) {
+			r.clean = func(ctx context.Context, req contract.Request) {
 				_ = cleanup.Repeat(ctx, func(ctx context.Context) error { return r.cleanOnce(ctx, req) })
 			}
 		}),
@@ -101,7 +102,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "the cleanup removes any value",
 		locker: changed(func(r *reference) {
-			r.clean = func(ctx context.Context, req locker.Request) {
+			r.clean = func(ctx context.Context, req contract.Request) {
 				go func() {
 					_ = r.call(context.WithoutCancel(ctx), Release, func() error {
 						delete(r.entries, req.Key)
@@ -119,7 +120,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "one token for all attempts on a key",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, acquire: func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+			return double{Locker: r, acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 				req.Token = "the token of this process"
 				return r.Acquire(ctx, req)
 			}}
@@ -131,7 +132,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "a failed Extend releases the lease",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+			return double{Locker: r, extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 				after, err := r.Extend(ctx, lease, ttl)
 				if unknown(err) {
 					_ = r.Release(context.WithoutCancel(ctx), lease)
@@ -148,7 +149,7 @@ var unknownDoubles = []broken{
 		bug: "a lease whose Release failed is forgotten",
 		locker: func(r *reference) locker.Locker {
 			var failed sync.Map
-			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: r, release: func(ctx context.Context, lease contract.Lease) error {
 				if _, ok := failed.Load(lease.Token); ok {
 					return locker.Lost(lease)
 				}
@@ -171,7 +172,7 @@ var unknownDoubles = []broken{
 	{
 		bug: "an unknown Release succeeds",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: r, release: func(ctx context.Context, lease contract.Lease) error {
 				if err := r.Release(ctx, lease); errors.Is(err, locker.ErrLost) {
 					return err
 				}
@@ -196,11 +197,11 @@ var unknownDoubles = []broken{
 			}
 			return double{
 				Locker: r,
-				acquire: func(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+				acquire: func(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
 					again(func() error { lease, err = r.Acquire(ctx, req); return err })
 					return lease, err
 				},
-				release: func(ctx context.Context, lease locker.Lease) (err error) {
+				release: func(ctx context.Context, lease contract.Lease) (err error) {
 					again(func() error { err = r.Release(ctx, lease); return err })
 					return err
 				},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var unlockSentences = []sentence{
@@ -174,7 +175,7 @@ var unlockSentences = []sentence{
 // extendOver extends the lease of a lock after Unlock, past the Client.
 func (x *fixture) extendOver(l *locker.Lock) error {
 	lease := l.Lease()
-	_, err := x.locker.Extend(x.Context(), locker.Lease{Key: lease.Key, Token: lease.Token, Owner: lease.Owner}, x.long)
+	_, err := x.locker.Extend(x.Context(), contract.Lease{Key: lease.Key, Token: lease.Token, Owner: lease.Owner}, x.long)
 	return err
 }
 

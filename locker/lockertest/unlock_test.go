@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 var unlockDoubles = []broken{
 	{
 		bug: "the Client releases once, whatever the answer",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: next, release: func(ctx context.Context, lease contract.Lease) error {
 				err := next.Release(ctx, lease)
 				if unknown(err) {
 					return permanentError{err}
@@ -29,7 +30,7 @@ var unlockDoubles = []broken{
 	{
 		bug: "the Client releases under the caller's ctx",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: next, release: func(ctx context.Context, lease contract.Lease) error {
 				ctx, cancel := context.WithCancel(ctx)
 				cancel()
 				if err := next.Release(ctx, lease); err != nil {
@@ -50,7 +51,7 @@ var unlockDoubles = []broken{
 	{
 		bug: "the Client takes its own second Release for a loss",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: next, release: func(ctx context.Context, lease contract.Lease) error {
 				err := next.Release(ctx, lease)
 				if unknown(err) {
 					err = next.Release(ctx, lease)
@@ -65,7 +66,7 @@ var unlockDoubles = []broken{
 	{
 		bug: "the Client waits for the release after the end of ctx",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: next, release: func(ctx context.Context, lease contract.Lease) error {
 				err := next.Release(ctx, lease)
 				time.Sleep(5 * time.Second)
 				return err
@@ -82,7 +83,7 @@ var unlockDoubles = []broken{
 	{
 		bug: "the Client releases any value",
 		locker: func(r *reference) locker.Locker {
-			return double{Locker: r, release: func(ctx context.Context, lease locker.Lease) error {
+			return double{Locker: r, release: func(ctx context.Context, lease contract.Lease) error {
 				err := r.Release(ctx, lease)
 				r.Expire(lease.Key)
 				return err
@@ -97,14 +98,14 @@ var unlockDoubles = []broken{
 		client: func(next locker.Locker) locker.Locker {
 			return double{
 				Locker: next,
-				extend: func(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+				extend: func(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 					after, err := next.Extend(ctx, lease, ttl)
 					if errors.Is(err, locker.ErrLost) {
 						return after, errors.New("hidden")
 					}
 					return after, err
 				},
-				release: func(ctx context.Context, lease locker.Lease) error {
+				release: func(ctx context.Context, lease contract.Lease) error {
 					if err := next.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
 						return err
 					}
@@ -121,7 +122,7 @@ var unlockDoubles = []broken{
 	{
 		bug: "the Client does not release",
 		client: func(next locker.Locker) locker.Locker {
-			return double{Locker: next, release: func(context.Context, locker.Lease) error { return nil }}
+			return double{Locker: next, release: func(context.Context, contract.Lease) error { return nil }}
 		},
 		breaks: []string{
 			"Lock and TryLock of a free lock succeed at once, and Unlock leaves nothing",

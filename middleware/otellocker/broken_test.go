@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 )
 
@@ -17,17 +18,17 @@ type broken struct {
 	end func()
 }
 
-func (b broken) Acquire(context.Context, locker.Request) (locker.Lease, error) {
+func (b broken) Acquire(context.Context, contract.Request) (contract.Lease, error) {
 	b.end()
-	return locker.Lease{}, nil
+	return contract.Lease{}, nil
 }
 
-func (b broken) Extend(context.Context, locker.Lease, time.Duration) (locker.Lease, error) {
+func (b broken) Extend(context.Context, contract.Lease, time.Duration) (contract.Lease, error) {
 	b.end()
-	return locker.Lease{}, nil
+	return contract.Lease{}, nil
 }
 
-func (b broken) Release(context.Context, locker.Lease) error {
+func (b broken) Release(context.Context, contract.Lease) error {
 	b.end()
 	return nil
 }
@@ -52,9 +53,9 @@ func TestALockerThatDoesNotReturnIsAnError(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			s := newSDK()
-			l := locker.Wrap(broken{end: end}, otellocker.New(s.options()...))
-			ctx, lease := context.Background(), locker.Lease{Key: key, Granted: time.Now(), Expires: time.Now().Add(ttl)}
-			survive(func() { _, _ = l.Acquire(ctx, locker.Request{Key: key, TTL: ttl}) })
+			l := contract.Wrap(broken{end: end}, otellocker.New(s.options()...))
+			ctx, lease := context.Background(), contract.Lease{Key: key, Granted: time.Now(), Expires: time.Now().Add(ttl)}
+			survive(func() { _, _ = l.Acquire(ctx, contract.Request{Key: key, TTL: ttl}) })
 			survive(func() { _, _ = l.Extend(ctx, lease, ttl) })
 			survive(func() { _ = l.Release(ctx, lease) })
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 )
@@ -19,6 +20,6 @@ func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
 				t.Errorf("at the end lock.waiting is %d and lock.held is %d; want 0", waiting, held)
 			}
 		})
-		return locker.Wrap(noting{l, tokens}, otellocker.New(s.options(otellocker.WithHoldSpan())...))
+		return contract.Wrap(noting{l, tokens}, otellocker.New(s.options(otellocker.WithHoldSpan())...))
 	})
 }

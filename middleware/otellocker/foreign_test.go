@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -24,7 +25,7 @@ import (
 // wordy reports a loss by an error of its own, which wraps ErrLost.
 type wordy struct{ locker.Locker }
 
-func (wordy) Release(context.Context, locker.Lease) error {
+func (wordy) Release(context.Context, contract.Lease) error {
 	return fmt.Errorf("no such session: %w", locker.ErrLost)
 }
 
@@ -54,9 +55,9 @@ type fickle struct {
 	next *numbered
 }
 
-func (f fickle) Acquire(context.Context, locker.Request) (locker.Lease, error) {
+func (f fickle) Acquire(context.Context, contract.Request) (contract.Lease, error) {
 	*f.next++
-	return locker.Lease{}, *f.next
+	return contract.Lease{}, *f.next
 }
 
 func TestErrorTypesBeyondTheFirst200AreCountedAsOther(t *testing.T) {
@@ -86,9 +87,9 @@ func TestErrorTypesBeyondTheFirst200AreCountedAsOther(t *testing.T) {
 // slow is middleware with a hook that takes longer than the lease lasts.
 type slow struct{ locker.Locker }
 
-func (m slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (m slow) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := m.Locker.Acquire(ctx, req)
-	locker.CallOf(ctx).OnHold(func(ctx context.Context, _ locker.Lease) (context.Context, func(time.Time, error)) {
+	contract.CallOf(ctx).OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
 		time.Sleep(2 * ttl)
 		return ctx, nil
 	})

@@ -4,7 +4,7 @@
 //	locks := locker.New(single.New(store), locker.WithMiddleware(otellocker.New()))
 //
 // With [locker.WithMiddleware] it sees each Lock as a whole, wait included, and makes one span per
-// Lock. With [locker.Wrap] it sees each attempt, or each node of a quorum. If one otellocker is
+// Lock. With [contract.Wrap] it sees each attempt, or each node of a quorum. If one otellocker is
 // inside another, each lock is counted and followed only once, by the outermost one that has a
 // listener.
 //
@@ -39,6 +39,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // ScopeName is the instrumentation scope of everything that this package emits. Views and samplers
@@ -50,7 +51,7 @@ const version = "0.1.0" // of the scope
 // New returns middleware that makes spans and metrics. Without providers it uses the global ones,
 // also if they are set later. If the SDK rejects an instrument, the error goes to otel.Handle and
 // the instrument is not used.
-func New(opts ...Option) locker.Middleware {
+func New(opts ...Option) contract.Middleware {
 	c := configure(opts)
 	t, m := newTracing(c), newMetrics(c)
 	return func(next locker.Locker) locker.Locker {
@@ -66,21 +67,21 @@ type observed struct {
 }
 
 // Acquire makes the span "lock acquire". It covers all attempts if the Client's wait is inside.
-func (o *observed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (o *observed) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	return o.acquire(ctx, req, o.Locker.Acquire, false)
 }
 
 // Transfer makes the span of an Acquire, with the attribute lock.resumed.
-func (o *observed) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
-	return o.acquire(ctx, req, func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (o *observed) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
+	return o.acquire(ctx, req, func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 		return o.Locker.Transfer(ctx, from, req)
 	}, true)
 }
 
 // ask is one question to a Locker: Acquire, or a Transfer.
-type ask func(ctx context.Context, req locker.Request) (locker.Lease, error)
+type ask func(ctx context.Context, req contract.Request) (contract.Lease, error)
 
-func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, resumed bool) (lease locker.Lease, err error) {
+func (o *observed) acquire(ctx context.Context, req contract.Request, ask ask, resumed bool) (lease contract.Lease, err error) {
 	began := time.Now()
 	ctx, span := o.start(ctx, "lock acquire")
 	recording, seen := span.IsRecording(), seenOf(ctx, req.Key)
@@ -96,7 +97,7 @@ func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, res
 	}
 	err = errNoAnswer
 	defer func() { // deferred in case the Locker panics
-		r := result{outcome: outcomeOf(ctx, err), call: locker.CallOf(ctx), lease: lease, err: err}
+		r := result{outcome: outcomeOf(ctx, err), call: contract.CallOf(ctx), lease: lease, err: err}
 		if counting {
 			o.countAcquire(ctx, r, time.Since(began))
 		}
@@ -110,7 +111,7 @@ func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, res
 	}
 	lease, err = ask(seen.mark(ctx, counting, following), req)
 	if err == nil {
-		call := locker.CallOf(ctx)
+		call := contract.CallOf(ctx)
 		call.OnHold(o.follow(hold{
 			acquire: span.SpanContext(), counting: counting, following: following, spanned: following && (call.Scoped() || o.holdSpan),
 		}))
@@ -119,13 +120,13 @@ func (o *observed) acquire(ctx context.Context, req locker.Request, ask ask, res
 }
 
 // Extend makes the span "lock renew" if the lease was not extended.
-func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
+func (o *observed) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (extended contract.Lease, err error) {
 	began, seen := time.Now(), seenOf(ctx, lease.Key)
 	counting, following := !seen.counted && o.enabled(ctx), !seen.followed && o.follows(ctx, lease.Key)
 	if !counting && !following { // an outer otellocker does it
 		return o.Locker.Extend(ctx, lease, ttl)
 	}
-	if counting && locker.CallOf(ctx).Abandoned() {
+	if counting && contract.CallOf(ctx).Abandoned() {
 		o.abandoned.Add(ctx, 1, o.base...)
 	}
 	err = errNoAnswer
@@ -142,7 +143,7 @@ func (o *observed) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 }
 
 // Release makes the span "lock release".
-func (o *observed) Release(ctx context.Context, lease locker.Lease) (err error) {
+func (o *observed) Release(ctx context.Context, lease contract.Lease) (err error) {
 	ctx, span := o.start(ctx, "lock release")
 	err = errNoAnswer
 	defer func() {
@@ -163,8 +164,8 @@ type hold struct {
 
 // follow returns a hook for the begin of a hold. The hook returns another one for its end, which is
 // called once, by Unlock or by a loss.
-func (o *observed) follow(h hold) func(context.Context, locker.Lease) (context.Context, func(time.Time, error)) {
-	return func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+func (o *observed) follow(h hold) func(context.Context, contract.Lease) (context.Context, func(time.Time, error)) {
+	return func(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 		began := time.Now()
 		var span trace.Span = noop.Span{}
 		if h.spanned {

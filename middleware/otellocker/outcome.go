@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // outcome is the end of a request as one word.
@@ -42,10 +43,10 @@ func outcomeOf(ctx context.Context, err error) outcome {
 }
 
 // renewalOf returns the outcome of an Extend of lease under ctx.
-func renewalOf(ctx context.Context, lease locker.Lease, err error) outcome {
+func renewalOf(ctx context.Context, lease contract.Lease, err error) outcome {
 	over, cause := ended(ctx, err), context.Cause(ctx)
 	switch {
-	case err == nil && locker.CallOf(ctx).Kept():
+	case err == nil && contract.CallOf(ctx).Kept():
 		return kept
 	case err == nil:
 		return renewed
@@ -85,8 +86,8 @@ func ended(ctx context.Context, err error) outcome {
 // result is what an Acquire returned.
 type result struct {
 	outcome outcome
-	call    locker.Call
-	lease   locker.Lease
+	call    contract.Call
+	lease   contract.Lease
 	err     error
 }
 
@@ -131,19 +132,19 @@ func (r *result) contended() bool {
 }
 
 // quorum returns the counted votes, or zero without a quorum.
-func (r *result) quorum() locker.Quorum {
+func (r *result) quorum() contract.Quorum {
 	if r.err == nil {
 		return r.lease.Quorum
 	}
 	return quorumOf(r.err)
 }
 
-func quorumOf(err error) locker.Quorum {
-	var counted interface{ Quorum() locker.Quorum }
+func quorumOf(err error) contract.Quorum {
+	var counted interface{ Quorum() contract.Quorum }
 	if errors.As(err, &counted) {
 		return counted.Quorum()
 	}
-	return locker.Quorum{}
+	return contract.Quorum{}
 }
 
 // errorType returns one word for err.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // At the end of a lease, the deadline of an extension and the end of the hold come at one instant.
@@ -47,7 +48,7 @@ func TestTheOutcomeOfAnExtensionDoesNotDependOnWhichEndCameFirst(t *testing.T) {
 		"failed":                                         {t.Context(), errors.New("broken pipe"), failed},
 		"failed, and the hold was lost by then":          {expired, errors.New("broken pipe"), failed},
 	} {
-		if got := renewalOf(c.ctx, locker.Lease{Key: "key"}, c.err); got != c.want {
+		if got := renewalOf(c.ctx, contract.Lease{Key: "key"}, c.err); got != c.want {
 			t.Errorf("%s: %s; want %s", name, got, c.want)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -106,7 +107,7 @@ func newScene(t *testing.T, s setup) *scene {
 		seen[i] = noting{seen[i], &x.tokens}
 		if s.aroundNodes {
 			address := otellocker.WithAttributes(attribute.String("server.address", fmt.Sprint("node", i+1)))
-			seen[i] = locker.Wrap(seen[i], otellocker.New(x.options(append(slices.Clip(s.watched), address)...)...))
+			seen[i] = contract.Wrap(seen[i], otellocker.New(x.options(append(slices.Clip(s.watched), address)...)...))
 		}
 	}
 	inner, outside := seen[0], unseen[0]
@@ -114,7 +115,7 @@ func newScene(t *testing.T, s setup) *scene {
 		inner, outside = x.quorum(seen), x.quorum(unseen)
 	}
 	if s.aroundAttempts {
-		inner = locker.Wrap(inner, watch)
+		inner = contract.Wrap(inner, watch)
 	}
 	// A waiter sleeps until it is woken, so the number of its attempts is always the same.
 	opts := []locker.ClientOption{locker.WithTTL(ttl), locker.WithBackoff(func(int, float64) time.Duration { return everSoLong })}
@@ -280,17 +281,17 @@ type noting struct {
 	tokens *tokens
 }
 
-func (n noting) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n noting) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	n.tokens.note(req.Token)
 	return n.Locker.Acquire(ctx, req)
 }
 
-func (n noting) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (n noting) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	n.tokens.note(lease.Token)
 	return n.Locker.Extend(ctx, lease, ttl)
 }
 
-func (n noting) Release(ctx context.Context, lease locker.Lease) error {
+func (n noting) Release(ctx context.Context, lease contract.Lease) error {
 	n.tokens.note(lease.Token)
 	return n.Locker.Release(ctx, lease)
 }
@@ -301,7 +302,7 @@ type forgetful struct {
 	told bool
 }
 
-func (f *forgetful) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (f *forgetful) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if !f.told {
 		ctx, f.told = calls.With(ctx, calls.Abandoned), true
 	}

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // tracing makes the spans. If a span is not recorded, it does nothing except start it.
@@ -59,7 +59,7 @@ func (t *tracing) describeAcquire(span trace.Span, r result) {
 	}
 }
 
-func (t *tracing) describeRelease(ctx context.Context, span trace.Span, lease locker.Lease, err error) {
+func (t *tracing) describeRelease(ctx context.Context, span trace.Span, lease contract.Lease, err error) {
 	span.SetAttributes(t.key(lease.Key))
 	if err == nil {
 		return
@@ -67,7 +67,7 @@ func (t *tracing) describeRelease(ctx context.Context, span trace.Span, lease lo
 	span.SetAttributes(quorumAttributes(quorumOf(err))...)
 	if reason := lossOf(err); reason != "" { // nothing to release: the span of the hold shows the loss
 		// The others are the cleanup of an attempt that stored nothing, and the end of a minimum hold.
-		if !lease.Granted.IsZero() && !locker.CallOf(ctx).Kept() {
+		if !lease.Granted.IsZero() && !contract.CallOf(ctx).Kept() {
 			span.SetAttributes(attribute.String("lock.lost.reason", string(reason)))
 		}
 		return
@@ -76,7 +76,7 @@ func (t *tracing) describeRelease(ctx context.Context, span trace.Span, lease lo
 }
 
 // startHold makes the span of a hold, the parent of the spans of the work.
-func (t *tracing) startHold(ctx context.Context, lease locker.Lease, acquire trace.SpanContext) (context.Context, trace.Span) {
+func (t *tracing) startHold(ctx context.Context, lease contract.Lease, acquire trace.SpanContext) (context.Context, trace.Span) {
 	ctx, span := t.start(ctx, "lock hold")
 	if span.IsRecording() {
 		span.AddLink(trace.Link{SpanContext: acquire})
@@ -99,7 +99,7 @@ func (t *tracing) describeHold(span trace.Span, cause error) {
 // recordRenewal makes the span of an extension after it has failed: extensions that succeed have no
 // span. It is the root of a trace of its own, since the trace of the Lock may have ended hours
 // before.
-func (t *tracing) recordRenewal(ctx context.Context, began time.Time, lease locker.Lease, ttl time.Duration, o outcome, err error) {
+func (t *tracing) recordRenewal(ctx context.Context, began time.Time, lease contract.Lease, ttl time.Duration, o outcome, err error) {
 	from := acquireOf(ctx, lease.Key)
 	_, span := t.tracer.Start(ctx, "lock renew", append([]trace.SpanStartOption{
 		trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithLinks(trace.Link{SpanContext: from}),
@@ -133,7 +133,7 @@ func (t *tracing) key(key string) attribute.KeyValue {
 
 func ttlOf(ttl time.Duration) attribute.KeyValue { return attribute.Float64("lock.ttl", ttl.Seconds()) }
 
-func quorumAttributes(q locker.Quorum) []attribute.KeyValue {
+func quorumAttributes(q contract.Quorum) []attribute.KeyValue {
 	if q.Size == 0 {
 		return nil
 	}

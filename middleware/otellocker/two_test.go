@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/otellocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -35,7 +36,7 @@ func TestTheInnerMiddlewareReportsWhatTheOuterOneDoesNot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out, in := newSDK(), newSDK()
 				faults := new(backendtest.Faults)
-				locks := locker.New(locker.Wrap(single.New(faults.Store(memory.New())), otellocker.New(in.options(c.inner...)...)),
+				locks := locker.New(contract.Wrap(single.New(faults.Store(memory.New())), otellocker.New(in.options(c.inner...)...)),
 					locker.WithTTL(ttl), locker.WithMiddleware(otellocker.New(out.options(c.outer...)...)))
 				faults.Once(backendtest.ExpireIf, backendtest.Fail)
 				err := locks.Do(t.Context(), key, func(context.Context, *locker.Lock) error {
@@ -83,7 +84,7 @@ type locking struct {
 	credentials *locker.Client
 }
 
-func (l locking) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+func (l locking) Acquire(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
 	err = l.credentials.Do(ctx, "credentials", func(ctx context.Context, _ *locker.Lock) error {
 		lease, err = l.Locker.Acquire(ctx, req)
 		return err

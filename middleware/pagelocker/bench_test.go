@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -16,11 +17,11 @@ func BenchmarkLockUnlock(b *testing.B) {
 	store := memory.New()
 	for _, c := range []struct {
 		name       string
-		middleware []locker.Middleware
+		middleware []contract.Middleware
 	}{
 		{"without", nil},
-		{"this process", []locker.Middleware{pagelocker.New().Middleware}},
-		{"with a store", []locker.Middleware{pagelocker.New(pagelocker.WithStore(store)).Middleware}},
+		{"this process", []contract.Middleware{pagelocker.New().Middleware}},
+		{"with a store", []contract.Middleware{pagelocker.New(pagelocker.WithStore(store)).Middleware}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			ctx := context.Background()
@@ -40,7 +41,7 @@ func BenchmarkLockUnlock(b *testing.B) {
 }
 
 func TestWhileNobodyLooksOnlyTheHoldIsAllocated(t *testing.T) {
-	allocs := func(middleware ...locker.Middleware) float64 {
+	allocs := func(middleware ...contract.Middleware) float64 {
 		locks := locker.New(single.New(memory.New()), locker.WithMiddleware(middleware...))
 		return testing.AllocsPerRun(200, func() {
 			if l, err := locks.Lock(context.Background(), "key"); err != nil || l.Unlock(context.Background()) != nil {
@@ -67,7 +68,7 @@ type spy struct {
 	secrets *secrets
 }
 
-func (s spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s spy) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if req.Token != "" {
 		s.secrets.mu.Lock()
 		s.secrets.tokens = append(s.secrets.tokens, req.Token)

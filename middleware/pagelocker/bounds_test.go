@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A browser opens a stream and leaves it, again and again, each time with another query. The page keeps at
@@ -47,7 +47,7 @@ func TestPlainRequestsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		begin := func(key string) {
-			p.registry.begin(t.Context(), locker.Lease{Key: key, Token: "token", Expires: time.Now().Add(time.Hour)})
+			p.registry.begin(t.Context(), contract.Lease{Key: key, Token: "token", Expires: time.Now().Add(time.Hour)})
 		}
 		begin("a")
 		first := p.recent(query{})
@@ -68,7 +68,7 @@ func TestAPageThatIsOldIsBroughtUpToDate(t *testing.T) {
 		q := query{sort: sorts[0], page: 1}
 		v, news, _ := p.join(q)
 		old := p.recent(q)
-		p.registry.begin(t.Context(), locker.Lease{Key: "a", Token: "token", Expires: time.Now().Add(time.Hour)})
+		p.registry.begin(t.Context(), contract.Lease{Key: "a", Token: "token", Expires: time.Now().Add(time.Hour)})
 		time.Sleep(pace / 2) // there was an event
 		again := p.recent(q)
 		p.streams.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/pagelocker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -492,7 +493,7 @@ func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
 				}
 			}
 		})
-		return locker.Wrap(l, p.Middleware, s.watch)
+		return contract.Wrap(l, p.Middleware, s.watch)
 	})
 }
 

@@ -56,6 +56,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A Page is an http.Handler, and the middleware that feeds it. It needs no Close: it runs nothing
@@ -119,7 +120,7 @@ func (p *Page) changed() {
 }
 
 // Middleware is for locker.WithMiddleware, of any number of Clients. It sees a Lock with its wait.
-// With [locker.Wrap] it would see each attempt instead.
+// With [contract.Wrap] it would see each attempt instead.
 func (p *Page) Middleware(next locker.Locker) locker.Locker {
 	return &followed{Locker: next, registry: &p.registry, begin: p.registry.begin}
 }
@@ -127,11 +128,11 @@ func (p *Page) Middleware(next locker.Locker) locker.Locker {
 type followed struct {
 	locker.Locker
 	registry *registry
-	begin    func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
+	begin    func(context.Context, contract.Lease) (context.Context, func(time.Time, error))
 }
 
 // Acquire is a wait until it returns.
-func (f *followed) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (f *followed) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	w := f.registry.wait(req)
 	defer f.registry.waited(w) // deferred in case the Locker panics
 	lease, err := f.Locker.Acquire(ctx, req)
@@ -140,7 +141,7 @@ func (f *followed) Acquire(ctx context.Context, req locker.Request) (locker.Leas
 }
 
 // Transfer is a wait, too.
-func (f *followed) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (f *followed) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	w := f.registry.wait(req)
 	defer f.registry.waited(w)
 	lease, err := f.Locker.Transfer(ctx, from, req)
@@ -150,13 +151,13 @@ func (f *followed) Transfer(ctx context.Context, from string, req locker.Request
 
 func (f *followed) follow(ctx context.Context, err error) {
 	if err == nil {
-		locker.CallOf(ctx).OnHold(f.begin)
+		contract.CallOf(ctx).OnHold(f.begin)
 	}
 }
 
 // Extend moves the end of a hold.
-func (f *followed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (f *followed) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	extended, err := f.Locker.Extend(ctx, lease, ttl)
-	f.registry.extended(lease, extended.Expires, ttl, err == nil, locker.CallOf(ctx).Abandoned())
+	f.registry.extended(lease, extended.Expires, ttl, err == nil, contract.CallOf(ctx).Abandoned())
 	return extended, err
 }

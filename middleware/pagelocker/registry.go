@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -128,7 +129,7 @@ func (r *registry) labelOf(token string) string {
 	return r.label
 }
 
-func (r *registry) wait(req locker.Request) *wait {
+func (r *registry) wait(req contract.Request) *wait {
 	w, _ := r.spare.Get().(*wait)
 	if w == nil {
 		w = new(wait)
@@ -161,7 +162,7 @@ func without[T comparable](list []T, gone T) []T {
 	return list
 }
 
-func (r *registry) begin(_ context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+func (r *registry) begin(_ context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 	h := &hold{
 		r: r, fence: lease.Fence, slot: lease.Slot, shared: lease.Room != 0 || lease.Holds > 1,
 		since: time.Now(), granted: lease.Granted, expires: lease.Expires, ttl: lease.Expires.Sub(lease.Granted),
@@ -182,7 +183,7 @@ func (r *registry) begin(_ context.Context, lease locker.Lease) (context.Context
 	return nil, h.end
 }
 
-func (r *registry) extended(lease locker.Lease, expires time.Time, ttl time.Duration, ok, abandoned bool) {
+func (r *registry) extended(lease contract.Lease, expires time.Time, ttl time.Duration, ok, abandoned bool) {
 	r.mu.Lock()
 	if k := r.byKey[lease.Key]; k != nil {
 		for _, h := range k.holds {

@@ -8,22 +8,23 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/sloglocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // BenchmarkLockUnlock is what the log adds to a Client and the store in memory.
 func BenchmarkLockUnlock(b *testing.B) {
-	to := func(level slog.Level) []locker.Middleware {
+	to := func(level slog.Level) []contract.Middleware {
 		logger := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: level}))
-		return []locker.Middleware{sloglocker.New(sloglocker.WithLogger(logger))}
+		return []contract.Middleware{sloglocker.New(sloglocker.WithLogger(logger))}
 	}
 	for _, c := range []struct {
 		name       string
-		middleware []locker.Middleware
+		middleware []contract.Middleware
 	}{
 		{"without", nil},
-		{"no logger", []locker.Middleware{sloglocker.New()}},
+		{"no logger", []contract.Middleware{sloglocker.New()}},
 		{"from Info", to(slog.LevelInfo)},
 		{"from Debug, JSON", to(slog.LevelDebug)},
 	} {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/sloglocker"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 )
@@ -18,6 +19,6 @@ func TestContractOfEveryStrategyUnderTheMiddleware(t *testing.T) {
 				t.Error("a token is in the log")
 			}
 		})
-		return locker.Wrap(l, sloglocker.New(sloglocker.WithLogger(slog.New(j))), s.watch)
+		return contract.Wrap(l, sloglocker.New(sloglocker.WithLogger(slog.New(j))), s.watch)
 	})
 }

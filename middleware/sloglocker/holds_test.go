@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -21,7 +22,7 @@ func slowly(next locker.Locker) locker.Locker { return slow{next} }
 
 type slow struct{ locker.Locker }
 
-func (l slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (l slow) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	defer time.Sleep(time.Millisecond)
 	return l.Locker.Acquire(ctx, req)
 }
@@ -34,7 +35,7 @@ type forgets struct {
 	told bool
 }
 
-func (f *forgets) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (f *forgets) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if !f.told {
 		ctx, f.told = calls.With(ctx, calls.Abandoned), true
 	}

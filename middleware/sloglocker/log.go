@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // log makes the records.
@@ -26,14 +27,14 @@ func (l *log) write(ctx context.Context, event Event, attrs []slog.Attr) {
 	l.logger.LogAttrs(ctx, l.levels[event], string(event), attrs...)
 }
 
-func (l *log) acquired(ctx context.Context, req locker.Request, resumed bool, lease locker.Lease, err error, began time.Time) {
+func (l *log) acquired(ctx context.Context, req contract.Request, resumed bool, lease contract.Lease, err error, began time.Time) {
 	event, outcome := acquireEvent(ctx, err)
 	if !l.enabled(ctx, event) {
 		return
 	}
 	lease.Key, lease.Owner = req.Key, req.Owner // a failed Acquire has no lease
 	holder := ""
-	call := locker.CallOf(ctx)
+	call := contract.CallOf(ctx)
 	attempts, left, quorum := call.Attempts(), time.Duration(0), lease.Quorum
 	if err != nil {
 		attempts, left, quorum = facts(err)
@@ -68,14 +69,14 @@ func (l *log) acquired(ctx context.Context, req locker.Request, resumed bool, le
 }
 
 // facts returns the facts in the error of an Acquire other than the cause.
-func facts(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
+func facts(err error) (attempts int, left time.Duration, quorum contract.Quorum) {
 	if held, ok := errors.AsType[*locker.HeldError](err); ok {
 		attempts, left = held.Attempts, held.Left
 	}
 	if own, ok := errors.AsType[*locker.Error](err); ok && own.Attempts > 0 {
 		attempts = own.Attempts
 	}
-	var counted interface{ Quorum() locker.Quorum }
+	var counted interface{ Quorum() contract.Quorum }
 	if errors.As(err, &counted) {
 		quorum = counted.Quorum()
 	}
@@ -83,14 +84,14 @@ func facts(err error) (attempts int, left time.Duration, quorum locker.Quorum) {
 }
 
 // abandoned logs a lock that nobody can unlock any more but that is still renewed.
-func (l *log) abandoned(ctx context.Context, lease locker.Lease) {
+func (l *log) abandoned(ctx context.Context, lease contract.Lease) {
 	if l.enabled(ctx, Abandoned) {
 		l.write(ctx, Abandoned, l.about(lease))
 	}
 }
 
-func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duration, err error) {
-	event, kept := Extended, locker.CallOf(ctx).Kept()
+func (l *log) extended(ctx context.Context, lease contract.Lease, ttl time.Duration, err error) {
+	event, kept := Extended, contract.CallOf(ctx).Kept()
 	switch {
 	case kept && err != nil: // in place of a release
 		l.answered(ctx, lease, err)
@@ -109,13 +110,13 @@ func (l *log) extended(ctx context.Context, lease locker.Lease, ttl time.Duratio
 }
 
 // answered logs a release that failed.
-func (l *log) answered(ctx context.Context, lease locker.Lease, err error) {
+func (l *log) answered(ctx context.Context, lease contract.Lease, err error) {
 	if err != nil && !over(lease, err) && !permanent(err) && l.enabled(ctx, ReleaseRepeated) {
 		l.write(ctx, ReleaseRepeated, l.with(append(l.about(lease), left(lease)), err))
 	}
 }
 
-func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, held time.Duration) {
+func (l *log) ended(ctx context.Context, lease contract.Lease, cause error, held time.Duration) {
 	event, reason, err := endEvent(cause)
 	if !l.enabled(ctx, event) {
 		return
@@ -129,7 +130,9 @@ func (l *log) ended(ctx context.Context, lease locker.Lease, cause error, held t
 
 // over reports whether a failure only means that the lease has ended: the end of the hold logs
 // that. A lease without Expires does not count as ended: it is the cleanup of an attempt.
-func over(lease locker.Lease, err error) bool { return errors.Is(err, locker.ErrLost) || lease.Ended() }
+func over(lease contract.Lease, err error) bool {
+	return errors.Is(err, locker.ErrLost) || lease.Ended()
+}
 
 // permanent reports a permanent error. Such a release is not repeated, and the end of the hold logs
 // it.
@@ -138,10 +141,10 @@ func permanent(err error) bool {
 	return errors.As(err, &r) && r.Permanent()
 }
 
-func left(lease locker.Lease) slog.Attr { return slog.Duration("left", time.Until(lease.Expires)) }
+func left(lease contract.Lease) slog.Attr { return slog.Duration("left", time.Until(lease.Expires)) }
 
 // about returns the first attributes of a record, with room for the rest.
-func (l *log) about(lease locker.Lease) []slog.Attr {
+func (l *log) about(lease contract.Lease) []slog.Attr {
 	key := lease.Key
 	if l.keyAttribute != nil {
 		key = l.keyAttribute(key)

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/sloglocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -29,7 +30,7 @@ type scene struct {
 
 	stores []*memory.Store
 	faults []*backendtest.Faults
-	watch  locker.Middleware // the log
+	watch  contract.Middleware // the log
 	locks  *locker.Client
 	others *locker.Client // stands for another process, without a log
 
@@ -50,7 +51,7 @@ func play(t *testing.T, n int, strategy func(s *scene) locker.Locker, do func(s 
 		if strategy == nil {
 			strategy = func(s *scene) locker.Locker { return single.New(s.faults[0].Store(s.stores[0])) }
 		}
-		l := locker.Wrap(strategy(s), s.secrets.watch)
+		l := contract.Wrap(strategy(s), s.secrets.watch)
 		opts := append([]sloglocker.Option{sloglocker.WithLogger(slog.New(s.journal))}, opts...)
 		s.watch = sloglocker.New(opts...)
 		s.locks = locker.New(l, locker.WithMiddleware(s.watch), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
@@ -191,7 +192,7 @@ type spy struct {
 // ctx that can't end runs on the goroutine of its caller, and a panic reaches the caller.
 func (s spy) Prompt() bool { return true }
 
-func (s spy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s spy) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if req.Token != "" {
 		s.secrets.mu.Lock()
 		s.secrets.tokens = append(s.secrets.tokens, req.Token)

@@ -47,7 +47,7 @@
 // record. Nor does a failed extension that nobody needs any more: Unlock was called, or the ctx
 // given to Lock has ended.
 //
-// With [locker.Wrap] it logs each attempt. Use WithMiddleware or Wrap, not both, or each hold is
+// With [contract.Wrap] it logs each attempt. Use WithMiddleware or Wrap, not both, or each hold is
 // logged twice. Around a node of a quorum, or without a Client, there are no holds. There it logs
 // grants, held locks and failures, but no release or loss.
 package sloglocker
@@ -58,11 +58,12 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // New returns middleware that logs to the logger of [WithLogger]. Without a logger it logs nothing
 // and costs nothing.
-func New(opts ...Option) locker.Middleware {
+func New(opts ...Option) contract.Middleware {
 	l := newLog(opts)
 	return func(next locker.Locker) locker.Locker {
 		if l.logger == nil {
@@ -77,42 +78,42 @@ func New(opts ...Option) locker.Middleware {
 type logged struct {
 	locker.Locker
 	*log
-	begin func(context.Context, locker.Lease) (context.Context, func(time.Time, error))
+	begin func(context.Context, contract.Lease) (context.Context, func(time.Time, error))
 }
 
 // errNoAnswer stands for the answer of a Locker that panics or ends the goroutine.
 var errNoAnswer = errors.New("the locker did not answer")
 
 // Acquire logs the outcome, and follows the hold.
-func (l *logged) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (l *logged) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	return l.acquire(ctx, req, l.Locker.Acquire, false)
 }
 
 // Transfer logs as Acquire does, with the attribute resumed.
-func (l *logged) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
-	return l.acquire(ctx, req, func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (l *logged) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
+	return l.acquire(ctx, req, func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 		return l.Locker.Transfer(ctx, from, req)
 	}, true)
 }
 
 // ask is one question to a Locker: Acquire, or a Transfer.
-type ask func(ctx context.Context, req locker.Request) (locker.Lease, error)
+type ask func(ctx context.Context, req contract.Request) (contract.Lease, error)
 
-func (l *logged) acquire(ctx context.Context, req locker.Request, ask ask, resumed bool) (lease locker.Lease, err error) {
+func (l *logged) acquire(ctx context.Context, req contract.Request, ask ask, resumed bool) (lease contract.Lease, err error) {
 	began := time.Now()
 	err = errNoAnswer
 	defer func() { l.acquired(ctx, req, resumed, lease, err, began) }() // deferred in case the Locker panics
 	lease, err = ask(ctx, req)
 	if err == nil {
-		locker.CallOf(ctx).OnHold(l.begin)
+		contract.CallOf(ctx).OnHold(l.begin)
 	}
 	return lease, err
 }
 
 // Extend logs the outcome, unless the extension is not needed any more or the lease has ended.
-func (l *logged) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
+func (l *logged) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (extended contract.Lease, err error) {
 	err = errNoAnswer
-	if locker.CallOf(ctx).Abandoned() {
+	if contract.CallOf(ctx).Abandoned() {
 		l.abandoned(ctx, lease)
 	}
 	defer func() { l.extended(ctx, lease, ttl, err) }()
@@ -120,7 +121,7 @@ func (l *logged) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 }
 
 // Release logs a failure. The Client repeats the release, and the end of the hold logs the result.
-func (l *logged) Release(ctx context.Context, lease locker.Lease) (err error) {
+func (l *logged) Release(ctx context.Context, lease contract.Lease) (err error) {
 	err = errNoAnswer
 	defer func() { l.answered(ctx, lease, err) }()
 	return l.Locker.Release(ctx, lease)
@@ -130,11 +131,11 @@ func (l *logged) Release(ctx context.Context, lease locker.Lease) (err error) {
 type hold struct {
 	context.Context
 	log   *log
-	lease locker.Lease
+	lease contract.Lease
 	began time.Time
 }
 
-func (l *log) begin(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+func (l *log) begin(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 	h := &hold{Context: ctx, log: l, lease: lease, began: time.Now()}
 	h.lease.Token = "" // the log does not need it
 	return h, h.end

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/middleware/sloglocker"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -23,12 +24,12 @@ func TestWithoutALoggerNothingIsLoggedAndNothingIsWrapped(t *testing.T) {
 	defer slog.SetDefault(before)
 	j := newJournal()
 	slog.SetDefault(slog.New(j))
-	for name, middleware := range map[string]locker.Middleware{
+	for name, middleware := range map[string]contract.Middleware{
 		"no option":  sloglocker.New(),
 		"nil logger": sloglocker.New(sloglocker.WithLogger(nil)),
 	} {
 		l := single.New(memory.New())
-		if wrapped := locker.Wrap(l, middleware); wrapped != l {
+		if wrapped := contract.Wrap(l, middleware); wrapped != l {
 			t.Errorf("%s: the Locker is wrapped in a %T", name, wrapped)
 		}
 		if err := locker.New(l, locker.WithMiddleware(middleware)).Do(t.Context(), key, func(context.Context, *locker.Lock) error {
@@ -55,7 +56,7 @@ func TestTheTextOfAnErrorIsLogged(t *testing.T) {
 // wordy reports a loss by an error of its own, which wraps ErrLost.
 type wordy struct{ locker.Locker }
 
-func (wordy) Release(context.Context, locker.Lease) error {
+func (wordy) Release(context.Context, contract.Lease) error {
 	return fmt.Errorf("no such session: %w", locker.ErrLost)
 }
 
@@ -117,7 +118,7 @@ func TestWrapLogsEachAttempt(t *testing.T) {
 	s := play(t, 1, nil, func(s *scene) {
 		s.faults[0].Once(backendtest.DeleteIf, backendtest.Fail) // the release of a cleanup, which is not logged
 		log := sloglocker.New(sloglocker.WithLogger(slog.New(s.journal)))
-		locks := locker.New(locker.Wrap(single.New(s.faults[0].Store(s.stores[0])), log), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
+		locks := locker.New(contract.Wrap(single.New(s.faults[0].Store(s.stores[0])), log), locker.WithTTL(9*time.Second), locker.WithBackoff(steady))
 		s.faults[0].Once(backendtest.SetNX, backendtest.LoseReply)
 		if _, err := locks.Lock(s.ctx, key); err == nil {
 			s.Error("Lock = nil although the reply was lost")
@@ -147,17 +148,17 @@ func leave(how func()) {
 	}
 }
 
-func (u unsteady) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (u unsteady) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	leave(u.acquire)
 	return u.Locker.Acquire(ctx, req)
 }
 
-func (u unsteady) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (u unsteady) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	leave(u.extend)
 	return u.Locker.Extend(ctx, lease, ttl)
 }
 
-func (u unsteady) Release(ctx context.Context, lease locker.Lease) error {
+func (u unsteady) Release(ctx context.Context, lease contract.Lease) error {
 	leave(u.release)
 	return u.Locker.Release(ctx, lease)
 }
@@ -218,7 +219,7 @@ func (h below) Handle(_ context.Context, r slog.Record) error {
 }
 
 func TestBelowTheLevelOfTheHandlerOnlyTheHookIsAllocated(t *testing.T) {
-	allocs := func(middleware ...locker.Middleware) float64 {
+	allocs := func(middleware ...contract.Middleware) float64 {
 		locks := locker.New(single.New(memory.New()), locker.WithMiddleware(middleware...))
 		return testing.AllocsPerRun(200, func() {
 			if l, err := locks.Lock(context.Background(), key); err != nil || l.Unlock(context.Background()) != nil {
@@ -239,11 +240,11 @@ func TestBelowTheLevelOfTheHandlerOnlyTheHookIsAllocated(t *testing.T) {
 
 func TestErrorsPassThroughAsTheyAre(t *testing.T) {
 	failure := errors.New("of the Locker")
-	l := locker.Wrap(failing{err: failure}, sloglocker.New(sloglocker.WithLogger(slog.New(newJournal()))))
-	_, acquire := l.Acquire(t.Context(), locker.Request{Key: key})
-	_, extend := l.Extend(t.Context(), locker.Lease{Key: key}, time.Second)
+	l := contract.Wrap(failing{err: failure}, sloglocker.New(sloglocker.WithLogger(slog.New(newJournal()))))
+	_, acquire := l.Acquire(t.Context(), contract.Request{Key: key})
+	_, extend := l.Extend(t.Context(), contract.Lease{Key: key}, time.Second)
 	for op, err := range map[string]error{
-		"Acquire": acquire, "Extend": extend, "Release": l.Release(t.Context(), locker.Lease{Key: key}),
+		"Acquire": acquire, "Extend": extend, "Release": l.Release(t.Context(), contract.Lease{Key: key}),
 		"Watch": l.Watch(t.Context(), key, "", func() {}),
 	} {
 		if err != failure {
@@ -254,16 +255,16 @@ func TestErrorsPassThroughAsTheyAre(t *testing.T) {
 
 type failing struct{ err error }
 
-func (f failing) Acquire(context.Context, locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, f.err
+func (f failing) Acquire(context.Context, contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, f.err
 }
 
-func (f failing) Transfer(context.Context, string, locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, f.err
+func (f failing) Transfer(context.Context, string, contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, f.err
 }
 
-func (f failing) Extend(context.Context, locker.Lease, time.Duration) (locker.Lease, error) {
-	return locker.Lease{}, f.err
+func (f failing) Extend(context.Context, contract.Lease, time.Duration) (contract.Lease, error) {
+	return contract.Lease{}, f.err
 }
-func (f failing) Release(context.Context, locker.Lease) error         { return f.err }
+func (f failing) Release(context.Context, contract.Lease) error       { return f.err }
 func (f failing) Watch(context.Context, string, string, func()) error { return f.err }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/table"
@@ -27,7 +28,7 @@ func Around(t *testing.T, wrap Wrapping) {
 	for _, r := range table.Of(table.Contract) {
 		t.Run(r.Name, func(t *testing.T) {
 			leaveOutMost(t, r)
-			contract(t, r, Memory, true, wrap)
+			keepsContract(t, r, Memory, true, wrap)
 		})
 	}
 }
@@ -44,7 +45,7 @@ func Strategies(t *testing.T, bubble bool, start Start) {
 			if !bubble {
 				leaveOutMost(t, r)
 			}
-			contract(t, r, start, bubble, unwrapped)
+			keepsContract(t, r, start, bubble, unwrapped)
 		})
 	}
 }
@@ -57,7 +58,7 @@ func WithoutRecipes(t *testing.T, start Start) {
 			t.Run(r.Name, func(t *testing.T) {
 				leaveOutMost(t, r)
 				t.Parallel()
-				contract(t, r, start, false, unwrapped)
+				keepsContract(t, r, start, false, unwrapped)
 			})
 		}
 	}
@@ -94,7 +95,7 @@ func leaveOutMost(t *testing.T, r table.Row) {
 
 func unwrapped(_ *testing.T, l locker.Locker) locker.Locker { return l }
 
-func contract(t *testing.T, r table.Row, start Start, bubble bool, wrap Wrapping) {
+func keepsContract(t *testing.T, r table.Row, start Start, bubble bool, wrap Wrapping) {
 	h := harness(r)
 	h.Bubble = bubble
 	if !bubble {
@@ -276,22 +277,22 @@ type settled struct {
 	nodes nodes
 }
 
-func (s settled) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s settled) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	defer s.nodes.still()
 	return s.Locker.Acquire(ctx, req)
 }
 
-func (s settled) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (s settled) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	defer s.nodes.still()
 	return s.Locker.Transfer(ctx, from, req)
 }
 
-func (s settled) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (s settled) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	defer s.nodes.still()
 	return s.Locker.Extend(ctx, lease, ttl)
 }
 
-func (s settled) Release(ctx context.Context, lease locker.Lease) error {
+func (s settled) Release(ctx context.Context, lease contract.Lease) error {
 	defer s.nodes.still()
 	return s.Locker.Release(ctx, lease)
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/child"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
@@ -107,7 +107,7 @@ func (f *fleet) seen() []rivals.Violation {
 // endOf is until when the store must keep a tenure. A job that is done is kept for its minimum hold.
 func endOf(t rivals.Tenure) int64 {
 	if t.Group == "job" && t.Done > 0 {
-		return locker.Until(time.Unix(0, t.Asked), minHold).UnixNano()
+		return contract.Until(time.Unix(0, t.Asked), minHold).UnixNano()
 	}
 	return t.End()
 }

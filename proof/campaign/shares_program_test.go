@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -231,7 +232,7 @@ type witness struct {
 	client  *locker.Client
 }
 
-func (w witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (w witness) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	asked := time.Now()
 	lease, err := w.Witness.Acquire(ctx, req)
 	if w.Group == "lead" && errors.Is(err, locker.ErrHeld) {
@@ -240,7 +241,7 @@ func (w witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	return lease, err
 }
 
-func (w witness) Release(ctx context.Context, lease locker.Lease) error {
+func (w witness) Release(ctx context.Context, lease contract.Lease) error {
 	// What may be left of a lease that has ended is released while lead winds up.
 	if w.leading.Load() && !lease.Ended() {
 		w.Tell("error released, and lead has not returned")
@@ -251,7 +252,7 @@ func (w witness) Release(ctx context.Context, lease locker.Lease) error {
 // elsewhere locks other keys than its caller believes.
 type elsewhere struct{ locker.Locker }
 
-func (e elsewhere) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (e elsewhere) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	req.Key += ", elsewhere"
 	return e.Locker.Acquire(ctx, req)
 }

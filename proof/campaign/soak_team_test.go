@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/rivals"
@@ -103,7 +104,7 @@ type counted struct {
 	extensions *atomic.Int64
 }
 
-func (c counted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (c counted) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	lease, err := c.Locker.Extend(ctx, lease, ttl)
 	if err == nil {
 		c.extensions.Add(1)

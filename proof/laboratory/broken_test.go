@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/table"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
@@ -39,10 +40,10 @@ func named(name string, r Row) Row {
 
 type grantsToAll struct{ locker.Locker }
 
-func (g grantsToAll) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (g grantsToAll) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	_, _ = g.Locker.Acquire(ctx, req)
 	now := time.Now()
-	return locker.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: locker.Until(now, req.TTL)}, nil
+	return contract.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: contract.Until(now, req.TTL)}, nil
 }
 
 // setsForEver is the recipe of SETNX, with EXPIRE or without, and nobody repairs what a dead process leaves.
@@ -52,7 +53,7 @@ type setsForEver struct {
 	expires bool
 }
 
-func (s setsForEver) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s setsForEver) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	now := time.Now()
 	set, err := s.store.SetNXForever(ctx, req.Key, req.Token)
 	if err == nil && !set {
@@ -61,12 +62,12 @@ func (s setsForEver) Acquire(ctx context.Context, req locker.Request) (locker.Le
 	if err == nil && s.expires {
 		_, err = s.store.Expire(ctx, req.Key, req.TTL)
 	}
-	return locker.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: locker.Until(now, req.TTL)}, err
+	return contract.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: contract.Until(now, req.TTL)}, err
 }
 
 type believesTooLong struct{ locker.Locker }
 
-func (b believesTooLong) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (b believesTooLong) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := b.Locker.Acquire(ctx, req)
 	lease.Expires = lease.Expires.Add(time.Hour)
 	return lease, err
@@ -74,7 +75,7 @@ func (b believesTooLong) Acquire(ctx context.Context, req locker.Request) (locke
 
 type numbersRepeat struct{ locker.Locker }
 
-func (n numbersRepeat) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n numbersRepeat) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := n.Locker.Acquire(ctx, req)
 	lease.Fence = 1
 	return lease, err
@@ -82,7 +83,7 @@ func (n numbersRepeat) Acquire(ctx context.Context, req locker.Request) (locker.
 
 type numbersFall struct{ locker.Locker }
 
-func (n numbersFall) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n numbersFall) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := n.Locker.Acquire(ctx, req)
 	lease.Fence = 1<<60 - lease.Fence
 	return lease, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
 	"github.com/redis/go-redis/v9"
 )
@@ -20,23 +21,23 @@ type counterSemaphore struct {
 	permits int64
 }
 
-func (c counterSemaphore) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (c counterSemaphore) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	now := time.Now()
 	n, err := c.client.Incr(ctx, req.Key).Result()
 	if err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	if n > c.permits {
-		return locker.Lease{}, refused(req.Key, c.client.Decr(ctx, req.Key).Err())
+		return contract.Lease{}, refused(req.Key, c.client.Decr(ctx, req.Key).Err())
 	}
 	return granted(req, now), nil
 }
 
-func (c counterSemaphore) Extend(_ context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (c counterSemaphore) Extend(_ context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	return extended(lease, time.Now(), ttl), nil // nothing in the server ends
 }
 
-func (c counterSemaphore) Release(ctx context.Context, lease locker.Lease) error {
+func (c counterSemaphore) Release(ctx context.Context, lease contract.Lease) error {
 	return c.client.Decr(ctx, lease.Key).Err()
 }
 
@@ -49,31 +50,31 @@ type clockSemaphore struct {
 	permits int64
 }
 
-func (c clockSemaphore) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (c clockSemaphore) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	now := time.Now()
 	err := c.client.Do(ctx, "zremrangebyscore", req.Key, "-inf", millis(now.Add(-req.TTL))).Err()
 	if err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	if err := c.stamp(ctx, req.Key, req.Token, now); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	rank, err := c.client.ZRank(ctx, req.Key, req.Token).Result()
 	if err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	if rank >= c.permits {
-		return locker.Lease{}, refused(req.Key, c.client.ZRem(ctx, req.Key, req.Token).Err())
+		return contract.Lease{}, refused(req.Key, c.client.ZRem(ctx, req.Key, req.Token).Err())
 	}
 	return granted(req, now), nil
 }
 
-func (c clockSemaphore) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (c clockSemaphore) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	now := time.Now()
 	return extended(lease, now, ttl), c.stamp(ctx, lease.Key, lease.Token, now)
 }
 
-func (c clockSemaphore) Release(ctx context.Context, lease locker.Lease) error {
+func (c clockSemaphore) Release(ctx context.Context, lease contract.Lease) error {
 	return c.client.ZRem(ctx, lease.Key, lease.Token).Err()
 }
 
@@ -89,23 +90,23 @@ type readerSet struct {
 	client *redis.Client
 }
 
-func (r readerSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (r readerSet) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	now := time.Now()
 	if n, err := r.client.Exists(ctx, writerOf(req.Key)).Result(); err != nil || n > 0 {
-		return locker.Lease{}, refused(req.Key, err)
+		return contract.Lease{}, refused(req.Key, err)
 	}
 	if err := r.client.SAdd(ctx, req.Key, req.Token).Err(); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	return granted(req, now), r.client.PExpire(ctx, req.Key, req.TTL).Err()
 }
 
-func (r readerSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (r readerSet) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	now := time.Now()
 	return extended(lease, now, ttl), r.client.PExpire(ctx, lease.Key, ttl).Err()
 }
 
-func (r readerSet) Release(ctx context.Context, lease locker.Lease) error {
+func (r readerSet) Release(ctx context.Context, lease contract.Lease) error {
 	return r.client.SRem(ctx, lease.Key, lease.Token).Err()
 }
 
@@ -115,23 +116,23 @@ type setWriter struct {
 	client *redis.Client
 }
 
-func (w setWriter) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (w setWriter) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	now := time.Now()
 	if n, err := w.client.SCard(ctx, req.Key).Result(); err != nil || n > 0 {
-		return locker.Lease{}, refused(req.Key, err)
+		return contract.Lease{}, refused(req.Key, err)
 	}
 	if set, err := w.client.SetNX(ctx, writerOf(req.Key), req.Token, req.TTL).Result(); err != nil || !set {
-		return locker.Lease{}, refused(req.Key, err)
+		return contract.Lease{}, refused(req.Key, err)
 	}
 	return granted(req, now), nil
 }
 
-func (w setWriter) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (w setWriter) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	now := time.Now()
 	return extended(lease, now, ttl), w.client.PExpire(ctx, writerOf(lease.Key), ttl).Err()
 }
 
-func (w setWriter) Release(ctx context.Context, lease locker.Lease) error {
+func (w setWriter) Release(ctx context.Context, lease contract.Lease) error {
 	return w.client.Del(ctx, writerOf(lease.Key)).Err()
 }
 
@@ -140,8 +141,8 @@ func writerOf(key string) string { return key + "/writer" }
 // polled is what no recipe has: a way to wake a waiter.
 type polled struct{}
 
-func (polled) Transfer(context.Context, string, locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, locker.ErrNoTransfer
+func (polled) Transfer(context.Context, string, contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, contract.ErrNoTransfer
 }
 
 func (polled) Watch(context.Context, string, string, func()) error { return errors.ErrUnsupported }
@@ -154,12 +155,12 @@ func refused(key string, err error) error {
 	return &locker.HeldError{Key: key}
 }
 
-func granted(req locker.Request, now time.Time) locker.Lease {
-	return locker.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: locker.Until(now, req.TTL)}
+func granted(req contract.Request, now time.Time) contract.Lease {
+	return contract.Lease{Key: req.Key, Token: req.Token, Granted: now, Expires: contract.Until(now, req.TTL)}
 }
 
-func extended(lease locker.Lease, now time.Time, ttl time.Duration) locker.Lease {
-	lease.Expires = locker.Until(now, ttl)
+func extended(lease contract.Lease, now time.Time, ttl time.Duration) contract.Lease {
+	lease.Expires = contract.Until(now, ttl)
 	return lease
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/fence"
 	"github.com/redis/go-redis/v9"
 )
@@ -206,7 +207,7 @@ func (s *stage) leaveStale(ctx context.Context, keys ...string) error {
 		return err
 	}
 	for _, key := range keys {
-		lease, err := a.locker.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: s.of(brief)})
+		lease, err := a.locker.Acquire(ctx, contract.Request{Key: key, Token: contract.NewToken(), TTL: s.of(brief)})
 		if err != nil {
 			return fmt.Errorf("an owner that is to die: %w", err)
 		}
@@ -233,7 +234,7 @@ func (s *stage) rehearse(ctx context.Context) (commands []string, err error) {
 	}
 	for _, key := range keys {
 		a.wire.reset()
-		lease, err := a.locker.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: s.row.long()})
+		lease, err := a.locker.Acquire(ctx, contract.Request{Key: key, Token: contract.NewToken(), TTL: s.row.long()})
 		if err != nil {
 			return nil, fmt.Errorf("a rehearsal: %w", err)
 		}

@@ -59,7 +59,7 @@ func TestMiddlewareNeedsNoSDK(t *testing.T) {
 	for pkg, mayImport := range map[string]string{"otellocker": "go.opentelemetry.io/otel", "sloglocker": module} {
 		dir := "../../middleware/" + pkg // otellocker is a module of its own
 		for _, imported := range goList(t, dir, "-f", `{{join .Imports "\n"}}`, ".") {
-			if !isStandard(imported) && imported != module+"/locker" && imported != module+"/locker/election" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
+			if !isStandard(imported) && imported != module+"/locker" && imported != module+"/locker/contract" && imported != module+"/locker/election" && imported != mayImport && !strings.HasPrefix(imported, mayImport+"/") {
 				t.Errorf("%s imports %s", pkg, imported)
 			}
 		}
@@ -78,26 +78,27 @@ func TestWhoImportsWhom(t *testing.T) {
 		imports []string // of this module
 	}{
 		{"locker/fence", nil},
-		{"locker/lockertest", []string{"backends/backendtest", "internal/outcome", "locker"}},
-		{"locker/election", []string{"backends", "locker"}},
-		{"locker", []string{"internal/address", "internal/calls", "internal/cleanup", "internal/outcome", "internal/prompt", "internal/relied", "internal/stack", "internal/wallclock", "locker"}},
+		{"locker/contract", []string{"internal/calls", "internal/outcome", "internal/printed"}},
+		{"locker/lockertest", []string{"backends/backendtest", "internal/outcome", "locker", "locker/contract"}},
+		{"locker/election", []string{"backends", "locker", "locker/contract"}},
+		{"locker", []string{"internal/address", "internal/calls", "internal/cleanup", "internal/outcome", "internal/printed", "internal/prompt", "internal/relied", "internal/stack", "internal/wallclock", "locker", "locker/contract"}},
 		{"backends/backendtest", []string{"backends", "internal/relied"}},
 		{"backends/memory", []string{"backends"}},
 		{"backends/redisstore/internal/info", nil},
 		{"backends/redisstore/internal/scripts", nil},
 		{"backends/redisstore/internal/pipeline", []string{"backends/redisstore/driver", "internal/outcome", "internal/stack"}},
 		{"backends/redisstore/internal/wake", []string{"backends/redisstore/driver", "internal/cleanup", "internal/outcome"}},
-		{"proof/drivertest", []string{"backends", "backends/backendtest", "backends/redisstore", "backends/redisstore/driver", "internal/starting", "proof/full", "proof/wire", "proof/quarantinetest", "proof/redistest", "proof/wiretest", "locker", "strategies/fair", "strategies/fenced", "strategies/reentrant", "strategies/rwlock", "strategies/single"}},
+		{"proof/drivertest", []string{"backends", "backends/backendtest", "backends/redisstore", "backends/redisstore/driver", "internal/starting", "proof/full", "proof/wire", "proof/quarantinetest", "proof/redistest", "proof/wiretest", "locker", "strategies/fair", "strategies/fenced", "strategies/reentrant", "strategies/rwlock", "strategies/single", "locker/contract"}},
 		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
 		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/bounded", "internal/cleanup", "internal/prompt", "internal/stack", "internal/turns"}},
-		{"backends/sqlstore", []string{"backends", "internal/bounded", "internal/cleanup", "internal/turns", "locker"}},
+		{"backends/sqlstore", []string{"backends", "internal/bounded", "internal/cleanup", "internal/turns", "locker", "locker/contract"}},
 		{"backends/goredis", []string{"backends", "backends/redisstore", "backends/redisstore/driver", "internal/prompt"}},
 		{"backends/redigo", []string{"backends/redisstore", "backends/redisstore/driver"}},
 		{"backends/embedded", nil},
 		{"backends", []string{"internal/outcome", "internal/relied"}},
-		{"strategies", []string{"locker", "backends", "internal/address", "internal/calls", "internal/cleanup", "internal/prompt", "internal/stack", "internal/starting", "internal/wallclock", "strategies/*"}},
-		{"middleware/pagelocker", []string{"backends", "locker"}},
-		{"middleware", []string{"locker", "locker/election"}},
+		{"strategies", []string{"locker", "backends", "internal/address", "internal/calls", "internal/cleanup", "internal/prompt", "internal/stack", "internal/starting", "internal/wallclock", "strategies/*", "locker/contract"}},
+		{"middleware/pagelocker", []string{"backends", "locker", "locker/contract"}},
+		{"middleware", []string{"locker", "locker/election", "locker/contract"}},
 		{"internal/address", nil},
 		{"internal/bounded", nil},
 		{"internal/calls", nil},
@@ -108,6 +109,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"proof/powercut", []string{"proof/daemon"}},
 		{"proof/redistest", []string{"proof/daemon", "proof/powercut"}}, // the processes of all servers
 		{"internal/outcome", nil},
+		{"internal/printed", nil},
 		{"internal/relied", nil},
 		{"internal/stack", nil},
 		{"internal/starting", []string{"backends"}},

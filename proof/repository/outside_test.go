@@ -22,6 +22,7 @@ import (
 	"` + module + `/backends/backendtest"
 	"` + module + `/backends/memory"
 	"` + module + `/locker"
+	"` + module + `/locker/contract"
 )
 
 type middleware struct{ locker.Locker }
@@ -29,7 +30,7 @@ type middleware struct{ locker.Locker }
 func TestDrainWaitsForTheCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, faults := memory.New(), new(backendtest.Faults)
-		locks := locker.New(locker.Wrap(New(faults.Store(store)), func(l locker.Locker) locker.Locker { return middleware{l} }))
+		locks := locker.New(contract.Wrap(New(faults.Store(store)), func(l locker.Locker) locker.Locker { return middleware{l} }))
 		faults.Once(backendtest.SetNX, backendtest.LoseReply)
 		faults.Set(backendtest.DeleteIf, backendtest.Fail)
 		if _, err := locks.Lock(t.Context(), "key"); !errors.Is(err, backendtest.ErrInjected) {

@@ -41,6 +41,7 @@ var packages = map[string]string{
 	"semaphore":   module + "/strategies/semaphore",
 	"rwlock":      module + "/strategies/rwlock",
 	"fence":       module + "/locker/fence",
+	"contract":    module + "/locker/contract",
 	"election":    module + "/locker/election",
 	"otellocker":  module + "/middleware/otellocker",
 	"sloglocker":  module + "/middleware/sloglocker",

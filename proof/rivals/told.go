@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/history"
 )
 
@@ -28,7 +29,7 @@ type Witness struct {
 }
 
 // Acquire makes one attempt, and tells of a grant.
-func (w Witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (w Witness) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := w.Locker.Acquire(ctx, req)
 	if err == nil {
 		w.grant(w.Group, req, lease)
@@ -37,7 +38,7 @@ func (w Witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 }
 
 // Transfer makes one attempt, and tells of a grant.
-func (w Witness) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (w Witness) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	lease, err := w.Locker.Transfer(ctx, from, req)
 	if err == nil {
 		w.grant("resumed", req, lease)
@@ -46,14 +47,14 @@ func (w Witness) Transfer(ctx context.Context, from string, req locker.Request) 
 }
 
 // grant tells the key that was asked for, whatever the lease says.
-func (w Witness) grant(group string, req locker.Request, lease locker.Lease) {
+func (w Witness) grant(group string, req contract.Request, lease contract.Lease) {
 	answered := time.Now()
 	w.Tell(fmt.Sprintf("grant %d %s %d %d %d %d %q %q", nameOf(lease.Token), group,
 		lease.Granted.UnixNano(), answered.UnixNano(), lease.Expires.UnixNano(), lease.Fence, req.Key, req.Owner))
 }
 
 // Extend tells of the new end.
-func (w Witness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (w Witness) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	longer, err := w.Locker.Extend(ctx, lease, ttl)
 	if err == nil {
 		w.Say("until", lease.Token, longer.Expires)
@@ -62,7 +63,7 @@ func (w Witness) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 }
 
 // Release tells of itself before it is sent.
-func (w Witness) Release(ctx context.Context, lease locker.Lease) error {
+func (w Witness) Release(ctx context.Context, lease contract.Lease) error {
 	w.Say("release", lease.Token, time.Now())
 	return w.Locker.Release(ctx, lease)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A Store is one of an SQL database.
@@ -72,10 +72,10 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 	}
 	number := len(lines)
 	key := func(name string) string {
-		return fmt.Sprintf("%s \\ ' \" 100%% %d %s", name, number, locker.NewToken())
+		return fmt.Sprintf("%s \\ ' \" 100%% %d %s", name, number, contract.NewToken())
 	}
 	lock, holds := key("lock"), key("holds")
-	token := "holder 'x' \\ " + locker.NewToken()
+	token := "holder 'x' \\ " + contract.NewToken()
 
 	r, err := one.SetNX(ctx, lock, token, ttl)
 	if backends.Permanent(err) {

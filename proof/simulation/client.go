@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/relied"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A process is one Client, with links of its own to all nodes.
@@ -128,19 +129,19 @@ type recorder struct {
 // WallClock returns the wall clock for the Client above.
 func (r recorder) WallClock() *wallclock.Clock { return r.process.clock }
 
-func (r recorder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (r recorder) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	return r.record(ctx, req, r.Locker.Acquire)
 }
 
-func (r recorder) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
-	return r.record(ctx, req, func(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (r recorder) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
+	return r.record(ctx, req, func(ctx context.Context, req contract.Request) (contract.Lease, error) {
 		return r.Locker.Transfer(ctx, from, req)
 	})
 }
 
 func (r recorder) record(
-	ctx context.Context, req locker.Request, ask func(context.Context, locker.Request) (locker.Lease, error),
-) (locker.Lease, error) {
+	ctx context.Context, req contract.Request, ask func(context.Context, contract.Request) (contract.Lease, error),
+) (contract.Lease, error) {
 	h, c := r.process.h, callerOf(ctx)
 	a := &Attempt{
 		Client: r.process.name, Worker: c.worker, Waits: c.waits, Key: req.Key, Token: h.nameNew(req.Token, c.worker), Owner: req.Owner,
@@ -172,7 +173,7 @@ func outcome(err error) Outcome {
 	return Unknown
 }
 
-func (r recorder) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (r recorder) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	h := r.process.h
 	e := &Extension{Token: h.name(lease.Token), TTL: ttl, Began: h.now(), Answered: Never, Before: h.since(lease.Expires)}
 	add(h, &h.Extensions, e)
@@ -195,7 +196,7 @@ func leaseOf(t1, ttl time.Duration) time.Duration { return lease(t1, ttl) }
 
 // Release passes a lease that ends a few nanoseconds earlier. A strategy that waits for this end
 // would otherwise stop at the instant at which the Client stops, and either might come first.
-func (r recorder) Release(ctx context.Context, lease locker.Lease) error {
+func (r recorder) Release(ctx context.Context, lease contract.Lease) error {
 	h := r.process.h
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
 		// nothing would be sent, whether or not the timer of the ctx has fired

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A Kind is what the workers of a schedule do.
@@ -137,13 +138,13 @@ type holder struct {
 	process *process
 }
 
-func (m holder) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (m holder) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := m.Locker.Acquire(ctx, req)
 	if err != nil {
 		return lease, err
 	}
 	h, worker := m.process.h, callerOf(ctx).worker
-	locker.CallOf(ctx).OnHold(func(ctx context.Context, lease locker.Lease) (context.Context, func(time.Time, error)) {
+	contract.CallOf(ctx).OnHold(func(ctx context.Context, lease contract.Lease) (context.Context, func(time.Time, error)) {
 		d := &Hold{
 			Client: m.process.name, Worker: worker, Key: lease.Key, Token: h.name(lease.Token), Owner: lease.Owner, TTL: req.TTL,
 			T1: h.since(lease.Granted), Granted: h.now(), Expires: h.since(lease.Expires),

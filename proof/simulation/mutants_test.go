@@ -129,8 +129,8 @@ var defects = []defect{
 	{name: "absolute expiry (PXAT) by the client's clock", strategy: "single", fault: None, below: mutant{lasting: byTheClientsClock}},
 	{name: "T1 after the replies", strategy: "redlock-5/3", fault: Net, patch: patch{
 		"strategies/redlock", "redlock.go",
-		"	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
-		"	if DEFECT {\n		started = time.Now()\n	}\n	lease := locker.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
+		"	lease := contract.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
+		"	if DEFECT {\n		started = time.Now()\n	}\n	lease := contract.Lease{\n		Key: req.Key, Token: req.Token, Owner: req.Owner,\n",
 	}},
 	{name: "no check of the time that went by", strategy: "redlock-fenced-5/4", fault: Storm, patch: patch{
 		"strategies/redlock", "redlock.go",
@@ -168,7 +168,7 @@ var defects = []defect{
 		"	h.client.renewals.remove(h)\n	if !DEFECT {\n		h.join()\n	}\n",
 	}},
 	{name: "Expires.UTC()", strategy: "single", fault: None, realTime: true, patch: patch{
-		"locker", "locker.go",
+		"locker/contract", "contract.go",
 		"	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 		"	if DEFECT {\n		started = started.UTC()\n	}\n	return started.Add(ttl - (ttl/100 + 2*time.Millisecond))\n",
 	}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/table"
 )
 
@@ -77,12 +78,12 @@ func TestARowDoesWhatItPromises(t *testing.T) {
 			}
 		}
 		for i := range holds {
-			lease, err := readers.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Second})
+			lease, err := readers.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: time.Second})
 			if err != nil || (lease.Fence > 0) != r.Numbered {
 				t.Errorf("%s: hold %d: %+v, %v", r.Name, i+1, lease, err)
 			}
 		}
-		if _, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Second}); !errors.Is(err, locker.ErrHeld) {
+		if _, err := l.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: time.Second}); !errors.Is(err, locker.ErrHeld) {
 			t.Errorf("%s: one hold too many: %v", r.Name, err)
 		}
 	}

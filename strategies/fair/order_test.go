@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -118,7 +119,7 @@ func TestClientsTakeTurnsHoweverManyCallsEachHasWaiting(t *testing.T) {
 
 func TestTheOrderOutlivesAHolderThatDies(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
-		dead := locker.Request{Key: "key", Token: locker.NewToken(), TTL: 7 * time.Second}
+		dead := contract.Request{Key: "key", Token: contract.NewToken(), TTL: 7 * time.Second}
 		if _, err := fair.New(store).Acquire(t.Context(), dead); err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +321,7 @@ func (lo *loop) wantFair(t *testing.T) {
 // the lock is free.
 func TestALockOfPackageSingleIsExcludedAndRespectsNoQueue(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
-		dead := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second}
+		dead := contract.Request{Key: "key", Token: contract.NewToken(), TTL: time.Second}
 		if _, err := fair.New(store).Acquire(t.Context(), dead); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -50,7 +51,7 @@ func (c campaign) run(t *testing.T) []history.Grant {
 			for n := 0; ctx.Err() == nil; n++ {
 				key := fmt.Sprint("key ", (i+n)%keys)
 				g := history.Grant{Key: key, Who: fmt.Sprint("taker ", i), Asked: int64(time.Since(began))}
-				lease, err := c.locker.Acquire(ctx, locker.Request{Key: key, Token: locker.NewToken(), TTL: brief})
+				lease, err := c.locker.Acquire(ctx, contract.Request{Key: key, Token: contract.NewToken(), TTL: brief})
 				switch {
 				case err == nil:
 					g.Answered, g.Fence = int64(time.Since(began)), lease.Fence

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
@@ -48,7 +49,7 @@ func TestNumbersRiseWithEveryGrantOfWhicheverClient(t *testing.T) {
 
 func TestNumbersRiseWhenALeaseRunsOut(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
-		lease, err := fenced.New(store).Acquire(t.Context(), locker.Request{Key: "key", Token: "dead", TTL: long})
+		lease, err := fenced.New(store).Acquire(t.Context(), contract.Request{Key: "key", Token: "dead", TTL: long})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,13 +61,13 @@ func TestNumbersRiseWhenALeaseRunsOut(t *testing.T) {
 func TestARetransmissionAndAnExtensionKeepTheNumber(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		l := fenced.New(store)
-		req := locker.Request{Key: "key", Token: "token", TTL: long}
+		req := contract.Request{Key: "key", Token: "token", TTL: long}
 		first, err := l.Acquire(t.Context(), req)
 		if err != nil || first.Fence == 0 {
 			t.Fatal(first, err)
 		}
 		for range 3 {
-			if _, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "theirs", TTL: long}); !errors.Is(err, locker.ErrHeld) {
+			if _, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: "theirs", TTL: long}); !errors.Is(err, locker.ErrHeld) {
 				t.Errorf("Acquire by someone else = %v", err)
 			}
 			again, err := l.Acquire(t.Context(), req)

@@ -2,11 +2,12 @@ package legacy_test
 
 import (
 	"flag"
-	"github.com/lockstep-go/lockstep/proof/redistest"
 	"os"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/proof/redistest"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"

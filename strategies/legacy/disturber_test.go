@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 )
@@ -38,15 +39,15 @@ func mark(ctx context.Context, op lockertest.Op) context.Context {
 	return context.WithValue(ctx, opKey{}, op)
 }
 
-func (m marked) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (m marked) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	return m.Locker.Acquire(mark(ctx, lockertest.Acquire), req)
 }
 
-func (m marked) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (m marked) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	return m.Locker.Extend(mark(ctx, lockertest.Extend), lease, ttl)
 }
 
-func (m marked) Release(ctx context.Context, lease locker.Lease) error {
+func (m marked) Release(ctx context.Context, lease contract.Lease) error {
 	return m.Locker.Release(mark(ctx, lockertest.Release), lease)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -78,13 +79,13 @@ type expire struct {
 var errGone = errors.New("the key was gone before it got its expiry")
 
 // Acquire makes one attempt.
-func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (e *expire) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := checkRequest(ctx, e.store, req); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	started := time.Now()
 	if _, err := e.cleanups.Reserve(ctx, req.Key, false); err != nil {
-		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	known := false
 	defer func() {
@@ -97,10 +98,10 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	switch {
 	case err != nil && (backends.Permanent(err) || backends.Unsent(err)):
 		e.cleanups.Free()
-		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	case err == nil && !set:
 		e.cleanups.Free()
-		return locker.Lease{}, e.held(ctx, req)
+		return contract.Lease{}, e.held(ctx, req)
 	case err == nil:
 		known = false
 		err = e.expire(ctx, req)
@@ -114,7 +115,7 @@ func (e *expire) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 		if !e.undo(ctx, req, err) {
 			err = half{err}
 		}
-		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	e.cleanups.Free()
 	return lease, nil
@@ -130,7 +131,7 @@ func (half) Permanent() bool { return false }
 
 // expire gives the new value its expiry. A process that dies before it leaves a lock without
 // expiry.
-func (e *expire) expire(ctx context.Context, req locker.Request) error {
+func (e *expire) expire(ctx context.Context, req contract.Request) error {
 	found, err := e.store.Expire(ctx, req.Key, req.TTL)
 	if err == nil && !found {
 		return errGone
@@ -139,7 +140,7 @@ func (e *expire) expire(ctx context.Context, req locker.Request) error {
 }
 
 // held returns the error of a lock that is held. It repairs the value if it has no expiry.
-func (e *expire) held(ctx context.Context, req locker.Request) error {
+func (e *expire) held(ctx context.Context, req contract.Request) error {
 	left, found, err := e.store.Left(ctx, req.Key)
 	if err == nil && found && left == 0 {
 		left = req.TTL
@@ -154,7 +155,7 @@ func (e *expire) held(ctx context.Context, req locker.Request) error {
 // undo removes the token, and returns true if nothing is left. After a permanent error of PEXPIRE
 // it removes the token before Acquire returns. The value has no expiry, so a cleanup goes on for a
 // minute even if the TTL is shorter.
-func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undone bool) {
+func (e *expire) undo(ctx context.Context, req contract.Request, why error) (undone bool) {
 	remove := func(ctx context.Context) error {
 		_, err := e.store.TxDeleteIf(ctx, req.Key, req.Token)
 		return err
@@ -166,7 +167,7 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 	if calls.IsNode(ctx) {
 		e.cleanups.Free()
 	} else {
-		e.cleanups.Keep(ctx, cleanup.Entry{TTL: max(req.TTL, time.Minute), Remove: remove, Done: locker.DelayDrain(ctx)})
+		e.cleanups.Keep(ctx, cleanup.Entry{TTL: max(req.TTL, time.Minute), Remove: remove, Done: contract.DelayDrain(ctx)})
 	}
 	return false
 }
@@ -174,7 +175,7 @@ func (e *expire) undo(ctx context.Context, req locker.Request, why error) (undon
 // Extend moves the end of the lease to ttl from now, unless it is later already. PEXPIRE would
 // shorten the life of the key. So Extend sends what the lease has left if that is more than ttl. A
 // lease made of Key and Token alone does not say what it has left.
-func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (e *expire) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if err := checkExtension(ctx, e.store, lease, ttl); err != nil {
 		return lease, err
 	}
@@ -190,9 +191,9 @@ func (e *expire) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 }
 
 // longer returns ttl, or a longer time if the lease ends later than that. The longer time is the
-// ttl with which locker.Until gives the end of the lease, in whole milliseconds.
-func longer(lease locker.Lease, started time.Time, ttl time.Duration) time.Duration {
-	if !lease.Expires.After(locker.Until(started, ttl)) {
+// ttl with which contract.Until gives the end of the lease, in whole milliseconds.
+func longer(lease contract.Lease, started time.Time, ttl time.Duration) time.Duration {
+	if !lease.Expires.After(contract.Until(started, ttl)) {
 		return ttl
 	}
 	left := (lease.Expires.Sub(started) + 2*time.Millisecond) * 100 / 99
@@ -200,9 +201,9 @@ func longer(lease locker.Lease, started time.Time, ttl time.Duration) time.Durat
 }
 
 // Release removes the token.
-func (e *expire) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (e *expire) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return instance.Fault("release", lease.Key, err)
 	}
 	ok, err := e.store.TxDeleteIf(ctx, lease.Key, lease.Token)
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
@@ -105,7 +106,7 @@ func TestAShorterExtensionLeavesALongLeaseItsLife(t *testing.T) {
 		lease := grant(t, l, time.Minute)
 		for range 5 {
 			var err error
-			if lease, err = l.Extend(t.Context(), lease, locker.MinTTL); err != nil {
+			if lease, err = l.Extend(t.Context(), lease, contract.MinTTL); err != nil {
 				t.Fatal(err)
 			}
 			if _, left, _ := store.Get("key"); left < time.Until(lease.Expires) {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -106,9 +107,9 @@ type getSet struct {
 }
 
 // Acquire makes one attempt.
-func (g *getSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (g *getSet) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := checkRequest(ctx, g.store, req); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	started := time.Now()
 	stamp := g.unit.stamp(g.now(), req.TTL)
@@ -118,20 +119,20 @@ func (g *getSet) Acquire(ctx context.Context, req locker.Request) (locker.Lease,
 	}
 	switch {
 	case errors.Is(err, locker.ErrHeld):
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	case err != nil:
-		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	lease := granted(req, started)
 	if lease.Ended() { // the stamp left in the store will soon be past
-		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
+		return contract.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	g.grants.remember(lease, &stamps{held: stamp, sent: []int64{stamp}})
 	return lease, nil
 }
 
 // takeOver replaces a stamp that is past.
-func (g *getSet) takeOver(ctx context.Context, req locker.Request) (stamp int64, err error) {
+func (g *getSet) takeOver(ctx context.Context, req contract.Request) (stamp int64, err error) {
 	value, found, err := g.store.Get(ctx, req.Key)
 	if err == nil && !found { // released since: another caller may be quicker, so begin anew
 		err = held(req, 0)
@@ -151,7 +152,7 @@ func (g *getSet) takeOver(ctx context.Context, req locker.Request) (stamp int64,
 }
 
 // inTheWay returns nil for a stamp that is past, and the error of Acquire for any other value.
-func (g *getSet) inTheWay(ctx context.Context, req locker.Request, value string) error {
+func (g *getSet) inTheWay(ctx context.Context, req contract.Request, value string) error {
 	now := g.now()
 	if stamp, ok := g.unit.parse(value, now); ok {
 		if g.unit.past(stamp, now) {
@@ -167,7 +168,7 @@ func (g *getSet) inTheWay(ctx context.Context, req locker.Request, value string)
 }
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
-func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (g *getSet) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if err := checkExtension(ctx, g.store, lease, ttl); err != nil {
 		return lease, err
 	}
@@ -193,7 +194,7 @@ func (g *getSet) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 		g.grants.forget(lease)
 		if !found { // GETSET has created the key again after it was deleted
 			remove := func(ctx context.Context) error { return g.remove(ctx, lease.Key, stamp) }
-			g.cleanups.Add(ctx, cleanup.Entry{TTL: ttl, Known: true, Remove: remove, Done: locker.DelayDrain(ctx)})
+			g.cleanups.Add(ctx, cleanup.Entry{TTL: ttl, Known: true, Remove: remove, Done: contract.DelayDrain(ctx)})
 		}
 		return lease, locker.Lost(lease)
 	}
@@ -207,9 +208,9 @@ func (g *getSet) remove(ctx context.Context, key string, stamp int64) error {
 }
 
 // Release deletes the key.
-func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (g *getSet) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return instance.Fault("release", lease.Key, err)
 	}
 	ours := g.grants.get(lease)
 	if ours == nil {
@@ -233,8 +234,8 @@ func (g *getSet) Release(ctx context.Context, lease locker.Lease) error {
 // delete sends the recipe's DEL once. A repeat compares first: the DEL before it may have been
 // executed. So does the Release after a minimum hold: it is sent as the lease ends, and the next
 // holder may be there before it.
-func (g *getSet) delete(ctx context.Context, lease locker.Lease, ours *stamps) (ok bool, err error) {
-	if ours.firstRelease() && !locker.CallOf(ctx).Kept() {
+func (g *getSet) delete(ctx context.Context, lease contract.Lease, ours *stamps) (ok bool, err error) {
+	if ours.firstRelease() && !contract.CallOf(ctx).Kept() {
 		return g.store.Delete(ctx, lease.Key)
 	}
 	value, found, err := g.store.Get(ctx, lease.Key)

@@ -12,13 +12,14 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 )
 
 // at returns a clock that stands still.
 func at(t time.Time) legacy.GetSetOption { return legacy.WithClock(func() time.Time { return t }) }
 
-func grant(t *testing.T, l locker.Locker, ttl time.Duration) locker.Lease {
+func grant(t *testing.T, l locker.Locker, ttl time.Duration) contract.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), request(ttl))
 	if err != nil {
@@ -84,7 +85,7 @@ func TestWhatKeepsAGetSetOut(t *testing.T) {
 		{"a number with a sign", "-1700000003", 0, nil, "foreign"},
 		{"a number in hexadecimal", "0x65", 0, nil, "foreign"},
 		{"two points", "1.7.0", 0, nil, "foreign"},
-		{"a lock of single", locker.NewToken(), time.Minute, nil, "1m0s"},
+		{"a lock of single", contract.NewToken(), time.Minute, nil, "1m0s"},
 	} {
 		t.Run(c.says, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -162,7 +163,7 @@ func TestExtendNeverMakesAStampEarlier(t *testing.T) {
 		l := legacy.GetSet(store.Legacy())
 		lease := grant(t, l, time.Minute)
 		first := stored(t, store)
-		named := locker.Lease{Key: lease.Key, Token: lease.Token} // such a lease does not say when it ends
+		named := contract.Lease{Key: lease.Key, Token: lease.Token} // such a lease does not say when it ends
 		if _, err := l.Extend(t.Context(), named, time.Second); err != nil || stored(t, store) != first {
 			t.Errorf("Extend = %v, the stamp was %s and is %s", err, first, stored(t, store))
 		}
@@ -260,7 +261,7 @@ func TestAnExtensionThatMayNotHaveLandedDoesNotCountForRelease(t *testing.T) {
 }
 
 // sparesTheNext releases a lease whose stamp is past while another holder has the lock.
-func sparesTheNext(t *testing.T, store *memory.Store, l locker.Locker, lease locker.Lease) {
+func sparesTheNext(t *testing.T, store *memory.Store, l locker.Locker, lease contract.Lease) {
 	t.Helper()
 	time.Sleep(3 * time.Second)
 	next := grant(t, legacy.GetSet(store.Legacy()), long)
@@ -326,7 +327,7 @@ func TestWhatIsOverIsNotRememberedForEver(t *testing.T) {
 		store := inMemory()
 		l := legacy.GetSet(store.Legacy(), legacy.InMilliseconds())
 		for i := range 10_000 {
-			req := request(locker.MinTTL)
+			req := request(contract.MinTTL)
 			req.Key = strconv.Itoa(i)
 			if _, err := l.Acquire(t.Context(), req); err != nil {
 				t.Fatal(err)

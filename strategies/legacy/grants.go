@@ -3,7 +3,7 @@ package legacy
 import (
 	"sync"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // grants are the leases that a Locker has granted, for recipes where the store does not show whose
@@ -20,11 +20,11 @@ type grants[G any] struct {
 // A grantee identifies a lease.
 type grantee struct{ key, token string }
 
-func name(l locker.Lease) grantee { return grantee{l.Key, l.Token} }
+func name(l contract.Lease) grantee { return grantee{l.Key, l.Token} }
 
 // remember also removes the grants that are over, each time when their number has doubled. So the
 // cost per grant is constant.
-func (gs *grants[G]) remember(l locker.Lease, g *G) {
+func (gs *grants[G]) remember(l contract.Lease, g *G) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	if gs.of == nil {
@@ -44,13 +44,13 @@ func (gs *grants[G]) remember(l locker.Lease, g *G) {
 const minSweep = 128
 
 // get returns nil if l was not granted here, or is forgotten.
-func (gs *grants[G]) get(l locker.Lease) *G {
+func (gs *grants[G]) get(l contract.Lease) *G {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	return gs.of[name(l)]
 }
 
-func (gs *grants[G]) forget(l locker.Lease) {
+func (gs *grants[G]) forget(l contract.Lease) {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	delete(gs.of, name(l))

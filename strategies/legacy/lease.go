@@ -8,15 +8,16 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // The recipes share these checks before anything is sent, and the lease of a grant. The end of a
 // lease and the errors are as in single and in package instance.
 
-func checkRequest(ctx context.Context, store backends.LegacyStore, req locker.Request) error {
+func checkRequest(ctx context.Context, store backends.LegacyStore, req contract.Request) error {
 	if err := req.Validate(); err != nil {
-		return err
+		return instance.Fault("acquire", req.Key, err)
 	}
 	if err := checkTTL(ctx, store, req.TTL); err != nil {
 		return instance.Fault("acquire", req.Key, err)
@@ -27,9 +28,9 @@ func checkRequest(ctx context.Context, store backends.LegacyStore, req locker.Re
 	return nil
 }
 
-func checkExtension(ctx context.Context, store backends.LegacyStore, lease locker.Lease, ttl time.Duration) error {
-	if err := lease.Validate("extend"); err != nil {
-		return err
+func checkExtension(ctx context.Context, store backends.LegacyStore, lease contract.Lease, ttl time.Duration) error {
+	if err := lease.Validate(); err != nil {
+		return instance.Fault("extend", lease.Key, err)
 	}
 	if err := checkTTL(ctx, store, ttl); err != nil {
 		return instance.Fault("extend", lease.Key, err)
@@ -44,17 +45,17 @@ func checkTTL(ctx context.Context, store backends.LegacyStore, ttl time.Duration
 	if limit := store.MaxTTL(); backends.Relied(ctx, ttl) > limit {
 		return backends.Invalidf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit)
 	}
-	return locker.ValidateTTL(ttl)
+	return contract.ValidateTTL(ttl)
 }
 
-func granted(req locker.Request, started time.Time) locker.Lease {
-	return locker.Lease{
+func granted(req contract.Request, started time.Time) contract.Lease {
+	return contract.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Granted: started, Expires: locker.Until(started, req.TTL),
+		Granted: started, Expires: contract.Until(started, req.TTL),
 	}
 }
 
-func held(req locker.Request, left time.Duration) error {
+func held(req contract.Request, left time.Duration) error {
 	return &locker.HeldError{Key: req.Key, Attempts: 1, Left: max(left, 0)}
 }
 
@@ -72,13 +73,13 @@ type limited struct{}
 var errUnwatched = fmt.Errorf("a legacy recipe wakes nobody: %w", errors.ErrUnsupported)
 
 // Transfer returns an error that matches [errors.ErrUnsupported].
-func (limited) Transfer(_ context.Context, _ string, req locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, instance.Fault("acquire", req.Key, locker.ErrNoTransfer)
+func (limited) Transfer(_ context.Context, _ string, req contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, instance.Fault("acquire", req.Key, contract.ErrNoTransfer)
 }
 
 // Watch returns an error that matches [errors.ErrUnsupported].
 func (limited) Watch(_ context.Context, key, _ string, _ func()) error {
-	if err := locker.ValidateKey(key); err != nil {
+	if err := contract.ValidateKey(key); err != nil {
 		return instance.Fault("watch", key, err)
 	}
 	return errUnwatched

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/history"
 )
 
@@ -125,8 +126,8 @@ func asks(t *testing.T, l locker.Locker, ttl time.Duration) <-chan error {
 	return done
 }
 
-func request(ttl time.Duration) locker.Request {
-	return locker.Request{Key: "key", Token: locker.NewToken(), TTL: ttl}
+func request(ttl time.Duration) contract.Request {
+	return contract.Request{Key: "key", Token: contract.NewToken(), TTL: ttl}
 }
 
 // dies makes an attempt in a process that is killed before its next call of op: the rest never

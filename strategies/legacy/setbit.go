@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -98,31 +99,31 @@ type bit struct {
 }
 
 // Acquire makes one attempt.
-func (b *bit) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (b *bit) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := checkRequest(ctx, b.store, req); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, err
 	}
 	started := time.Now()
 	taken, err := b.take(ctx, req.Key)
 	switch {
 	case err != nil:
-		return locker.Lease{}, instance.Fault("acquire", req.Key, err)
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	case !taken:
-		return locker.Lease{}, held(req, 0)
+		return contract.Lease{}, held(req, 0)
 	}
 	lease := granted(req, started)
 	b.grants.remember(lease, &struct{}{})
 	if lease.Ended() {
 		remove := func(ctx context.Context) error { return unlessLost(b.Release(ctx, lease)) }
-		b.cleanups.Add(ctx, cleanup.Entry{TTL: persistence, Known: true, Remove: remove, Done: locker.DelayDrain(ctx)})
-		return locker.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
+		b.cleanups.Add(ctx, cleanup.Entry{TTL: persistence, Known: true, Remove: remove, Done: contract.DelayDrain(ctx)})
+		return contract.Lease{}, instance.Fault("acquire", req.Key, instance.ErrLate)
 	}
 	return lease, nil
 }
 
 // Extend moves the end of the lease to ttl from now, unless it is later already. It asks the store
 // only whether somebody has the lock.
-func (b *bit) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (b *bit) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	if err := checkExtension(ctx, b.store, lease, ttl); err != nil {
 		return lease, err
 	}
@@ -142,9 +143,9 @@ func (b *bit) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration)
 }
 
 // Release turns the bit off, also if the lease has ended: nothing else would.
-func (b *bit) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (b *bit) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return instance.Fault("release", lease.Key, err)
 	}
 	if b.grants.get(lease) == nil {
 		return locker.Lost(lease)

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
@@ -81,7 +82,7 @@ type wire struct {
 	server *redistest.Server
 	proxy  *redistest.Proxy
 	before int
-	lease  locker.Lease
+	lease  contract.Lease
 }
 
 func listen(t *testing.T, recipe func(backends.LegacyStore) locker.Locker) *wire {

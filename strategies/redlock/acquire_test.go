@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -34,7 +35,7 @@ func TestAcquireReturnsAsSoonAsTheQuorumIsReachedOrImpossible(t *testing.T) {
 					}
 				}
 				l, req := quorumOf(t, nodes, redlock.WithQuorum(c.w)), request()
-				var lease locker.Lease
+				var lease contract.Lease
 				var err error
 				granted := c.n-c.held-c.down-c.slow >= c.w
 				outage, limit := c.down > c.n-c.w, time.Duration(0)
@@ -80,7 +81,7 @@ func TestANodeIsNotWaitedForBeyondTheLimit(t *testing.T) {
 				opts, want = append(opts, redlock.WithNodeLimit(limit)), limit
 			}
 			l, req := quorumOf(t, nodes, opts...), request()
-			lease := locker.Lease{Key: req.Key, Token: req.Token}
+			lease := contract.Lease{Key: req.Key, Token: req.Token}
 			var err error
 			took(t, min(want, ttl), func() { _, err = l.Acquire(t.Context(), req) })
 			wantQuorum(t, err, "2 of 5 nodes granted, 3 needed: node 1: no answer within "+min(want, ttl).String())
@@ -115,8 +116,8 @@ func TestTheLimitIsNeverLongerThanTheTTL(t *testing.T) {
 			n.set("acquire", behaviour{hold: time.Millisecond}) // so that the first node has granted before
 		}
 		l, req := quorumOf(t, nodes), request()
-		req.TTL = locker.MinTTL
-		took(t, time.Millisecond+locker.MinTTL, func() { _, _ = l.Acquire(t.Context(), req) })
+		req.TTL = contract.MinTTL
+		took(t, time.Millisecond+contract.MinTTL, func() { _, _ = l.Acquire(t.Context(), req) })
 		heal(nodes)
 		time.Sleep(2 * time.Minute)
 	})
@@ -278,7 +279,7 @@ type placeless struct {
 	t *testing.T
 }
 
-func (p placeless) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (p placeless) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if req.Waiter != "" {
 		p.t.Errorf("a node got the waiter %q", req.Waiter)
 	}
@@ -294,7 +295,7 @@ func TestALeaseAndAnErrorCountTheNodesThatGranted(t *testing.T) {
 			}
 			lease, err := quorumOf(t, nodes).Acquire(t.Context(), request())
 			if down <= 2 {
-				if err != nil || lease.Quorum != (locker.Quorum{Granted: 3, Size: 5}) { // decided at the third
+				if err != nil || lease.Quorum != (contract.Quorum{Granted: 3, Size: 5}) { // decided at the third
 					t.Errorf("%d down: %+v, %v", down, lease.Quorum, err)
 				}
 				return

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -115,9 +116,9 @@ func TestAnExtensionThatTakesLongerThanItsTTLDoesNotShortenALongLease(t *testing
 		lease := mustAcquire(t, l, request())
 		synctest.Wait()
 		for _, n := range nodes {
-			n.set("extend", behaviour{hold: 2 * locker.MinTTL})
+			n.set("extend", behaviour{hold: 2 * contract.MinTTL})
 		}
-		extended, err := l.Extend(t.Context(), lease, locker.MinTTL)
+		extended, err := l.Extend(t.Context(), lease, contract.MinTTL)
 		if err != nil || !extended.Expires.Equal(lease.Expires) {
 			t.Errorf("Extend = %v, %v; want %v", extended, err, lease.Expires)
 		}

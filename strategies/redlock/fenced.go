@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -47,10 +48,10 @@ func NewFenced(stores []backends.FencedStore, opts ...Option) (locker.Locker, er
 
 // raise sets the counter of a node to the number of the lease. The error is errOvertaken if the
 // node has moved on.
-type raise func(ctx context.Context, lease locker.Lease, to uint64) error
+type raise func(ctx context.Context, lease contract.Lease, to uint64) error
 
 func numbered(s backends.FencedStore) *node {
-	return nodeOf(instance.New(s, s.SetNXFenced), func(ctx context.Context, lease locker.Lease, to uint64) error {
+	return nodeOf(instance.New(s, s.SetNXFenced), func(ctx context.Context, lease contract.Lease, to uint64) error {
 		landed, err := s.RaiseFence(ctx, lease.Key, lease.Token, to)
 		if err == nil && !landed {
 			return errOvertaken

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -73,7 +74,7 @@ func campaign(t *testing.T, n int, build build, kills, grants int) []history.Gra
 		all.Go(func() {
 			for ctx.Err() == nil {
 				g := history.Grant{Key: fmt.Sprint("key ", rand.N(keys)), Who: fmt.Sprint("taker ", i), Asked: int64(time.Since(began))}
-				lease, err := l.Acquire(ctx, locker.Request{Key: g.Key, Token: locker.NewToken(), TTL: brief})
+				lease, err := l.Acquire(ctx, contract.Request{Key: g.Key, Token: contract.NewToken(), TTL: brief})
 				switch {
 				case err != nil && !errors.Is(err, locker.ErrHeld):
 					failed.Store(&err)

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // flight is an attempt that some nodes have not answered yet. A grant that arrives after the
@@ -20,7 +21,7 @@ type flight struct {
 	*quorum
 	ctx   context.Context
 	from  string // the token of the hold to take over; empty: of none
-	req   locker.Request
+	req   contract.Request
 	other *flight      // the attempt before this one with the same token: this is a retransmission
 	room  atomic.Int32 // of the lease: -1 once a node has granted it that has room for any number of others
 
@@ -57,9 +58,9 @@ func (f *flight) acquire(ctx context.Context, n *node, then reply) {
 		return
 	}
 	haunted := n.server.Haunted(f.req.Key) // looked up before the attempt: the cleanup may be answered first
-	n.acquire(ctx, f.from, f.req, func(lease locker.Lease, err error) {
+	n.acquire(ctx, f.from, f.req, func(lease contract.Lease, err error) {
 		if errors.Is(err, locker.ErrHeld) && (haunted || n.server.Haunted(f.req.Key)) {
-			n.again(ctx, f.from, f.req, func(lease locker.Lease, err error) { then(f.hear(n, lease, err)) })
+			n.again(ctx, f.from, f.req, func(lease contract.Lease, err error) { then(f.hear(n, lease, err)) })
 			return
 		}
 		then(f.hear(n, lease, err))
@@ -81,7 +82,7 @@ func (f *flight) reserve(n *node) error {
 }
 
 // hear receives the answer of one node to the attempt, and returns the vote of the node.
-func (f *flight) hear(n *node, lease locker.Lease, err error) (fence uint64, _ error) {
+func (f *flight) hear(n *node, lease contract.Lease, err error) (fence uint64, _ error) {
 	if !f.answered(n, responseOf(err)) {
 		err = errUnwanted
 	}
@@ -197,7 +198,7 @@ func (f *flight) spend() {
 		p := &f.parts[i]
 		f.disown(p)
 		if f.from != "" && p.said == silent { // it may be disowned when it answers
-			done := locker.DelayDrain(f.ctx)
+			done := contract.DelayDrain(f.ctx)
 			p.waiting = append(p.waiting, func(response) { done() })
 		}
 	}
@@ -209,7 +210,7 @@ func (f *flight) disown(p *part) {
 		return
 	}
 	old := func() cleanup.Entry {
-		return p.cleanup(f.ctx, locker.Lease{Key: f.req.Key, Token: f.from}, max(f.req.TTL, untilGone), false)
+		return p.cleanup(f.ctx, contract.Lease{Key: f.req.Key, Token: f.from}, max(f.req.TTL, untilGone), false)
 	}
 	switch p.said {
 	case held: // it is not there; the attempt that took it may still be on its way
@@ -327,8 +328,8 @@ func (f *flight) entry(n *node, known bool) cleanup.Entry {
 }
 
 // lease returns the lease by which a release names the attempt.
-func (f *flight) lease() locker.Lease {
-	return locker.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
+func (f *flight) lease() contract.Lease {
+	return contract.Lease{Key: f.req.Key, Token: f.req.Token, Owner: f.req.Owner}
 }
 
 // said returns the answer of a node so far.

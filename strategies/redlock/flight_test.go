@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -90,7 +91,7 @@ type grantsLate struct {
 	after time.Duration
 }
 
-func (g grantsLate) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (g grantsLate) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	time.Sleep(g.after)
 	return g.Locker.Acquire(context.WithoutCancel(ctx), req)
 }
@@ -123,7 +124,7 @@ func TestAReleaseEndsAllAttemptsWithItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
 		l, req := quorumOf(t, nodes), request()
-		var lease locker.Lease
+		var lease contract.Lease
 		for _, late := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
 			nodes[2].set("acquire", behaviour{after: late})
 			lease = mustAcquire(t, l, req)
@@ -244,7 +245,7 @@ func TestARetransmissionIsNotGrantedOnceTheFirstHasFailed(t *testing.T) {
 		l, req := quorumOf(t, nodes), request()
 		nodes[2].set("acquire", behaviour{after: 300 * time.Millisecond})
 		nodes[1].set("acquire", behaviour{after: 200 * time.Millisecond})
-		var lease locker.Lease
+		var lease contract.Lease
 		var err2 error
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -286,7 +287,7 @@ func TestAnAttemptThatWasReleasedMeanwhileIsNotGranted(t *testing.T) {
 		}
 		l, req := quorumOf(t, nodes), request()
 		time.AfterFunc(5*time.Millisecond, func() {
-			_ = l.Release(context.Background(), locker.Lease{Key: req.Key, Token: req.Token})
+			_ = l.Release(context.Background(), contract.Lease{Key: req.Key, Token: req.Token})
 		})
 		if lease, err := l.Acquire(t.Context(), req); err == nil {
 			t.Errorf("granted %v after its release", lease)
@@ -305,7 +306,7 @@ func TestTheErrorOfAnAttemptThatWasReleasedMeanwhileDoesNotSayThatItWasLate(t *t
 			n.set("acquire", behaviour{after: 10 * time.Millisecond})
 		}
 		l, req := quorumOf(t, nodes), request()
-		time.AfterFunc(5*time.Millisecond, func() { _ = l.Release(context.Background(), locker.Lease{Key: req.Key, Token: req.Token}) })
+		time.AfterFunc(5*time.Millisecond, func() { _ = l.Release(context.Background(), contract.Lease{Key: req.Key, Token: req.Token}) })
 		_, err := l.Acquire(t.Context(), req)
 		t.Logf("Acquire = %v; %d hold", err, holding(nodes, req.Token))
 		time.Sleep(time.Second)
@@ -367,7 +368,7 @@ func TestAFailedAcquireWaitsForItsReleasesForTheTTLAtMost(t *testing.T) {
 			n.set("acquire", behaviour{hold: time.Millisecond})
 		}
 		l, req := quorumOf(t, nodes), request()
-		req.TTL = locker.MinTTL
+		req.TTL = contract.MinTTL
 		began := time.Now()
 		_, _ = l.Acquire(t.Context(), req)
 		if d := time.Since(began); d > 2*req.TTL {
@@ -395,10 +396,10 @@ func TestANodeThatEndsTheGoroutineIsCleanedUp(t *testing.T) {
 
 type goexits struct{ *node }
 
-func (g goexits) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (g goexits) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	_, _ = g.node.Acquire(ctx, req)
 	runtime.Goexit()
-	return locker.Lease{}, nil
+	return contract.Lease{}, nil
 }
 
 // TestATransferLeavesNothingOfTheHoldThatItHasTakenOver has a node that the quorum of the first process could

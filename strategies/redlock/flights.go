@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // flights finds attempts by their token, for the release of their lease.
@@ -14,7 +14,7 @@ type flights struct {
 	byToken map[string]*flight // the latest attempt
 }
 
-func (fs *flights) start(ctx context.Context, q *quorum, from string, req locker.Request) *flight {
+func (fs *flights) start(ctx context.Context, q *quorum, from string, req contract.Request) *flight {
 	f := &flight{quorum: q, ctx: ctx, from: from, req: req, parts: make([]part, 0, len(q.nodes))}
 	for _, n := range q.nodes {
 		f.parts = append(f.parts, part{node: n})

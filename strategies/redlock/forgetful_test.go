@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -63,7 +64,7 @@ func TestAsManyServersMayForgetAsTheTableSaysAndNoMore(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of 5, %d forget", c.w, c.forget), func(t *testing.T) {
 			t.Parallel()
 			servers := redistest.StartN(t, 5)
-			req := locker.Request{Key: "key", Token: "one", TTL: 10 * time.Minute}
+			req := contract.Request{Key: "key", Token: "one", TTL: 10 * time.Minute}
 			for _, s := range servers[c.w:] { // so that the lease is on w servers only
 				s.Kill()
 			}

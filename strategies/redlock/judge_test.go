@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -40,7 +41,7 @@ func TestAnAttemptWithAShortTTLDoesNotMakeNodesCountAsSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lease, err := l.Acquire(t.Context(), locker.Request{Key: "short", Token: locker.NewToken(), TTL: 15 * time.Millisecond}); err == nil {
+		if lease, err := l.Acquire(t.Context(), contract.Request{Key: "short", Token: contract.NewToken(), TTL: 15 * time.Millisecond}); err == nil {
 			t.Fatalf("granted %v", lease)
 		}
 		synctest.Wait()
@@ -48,7 +49,7 @@ func TestAnAttemptWithAShortTTLDoesNotMakeNodesCountAsSilent(t *testing.T) {
 		var failed atomic.Int32
 		for i := range 16 {
 			wg.Go(func() {
-				if _, err := l.Acquire(t.Context(), locker.Request{Key: fmt.Sprint(i), Token: locker.NewToken(), TTL: ttl}); err != nil {
+				if _, err := l.Acquire(t.Context(), contract.Request{Key: fmt.Sprint(i), Token: contract.NewToken(), TTL: ttl}); err != nil {
 					failed.Add(1)
 				}
 			})
@@ -64,10 +65,10 @@ func TestAnAttemptWithAShortTTLDoesNotMakeNodesCountAsSilent(t *testing.T) {
 // hanging answers Acquire long after it was executed.
 type hanging struct{ locker.Locker }
 
-func (h hanging) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (h hanging) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	_, _ = h.Locker.Acquire(ctx, req)
 	time.Sleep(20 * time.Second)
-	return locker.Lease{}, errDown
+	return contract.Lease{}, errDown
 }
 
 // A node that does not count for an extension has still answered it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
@@ -38,7 +39,7 @@ func (l load) run(t *testing.T, grants int64, disturb func()) []history.Hold {
 		all.Go(func() {
 			h := history.Hold{Key: fmt.Sprint("key ", i%l.keys), Who: fmt.Sprint("contender ", i/l.keys)}
 			for ctx.Err() == nil {
-				lease, err := l.locker.Acquire(ctx, locker.Request{Key: h.Key, Token: locker.NewToken(), TTL: l.ttl})
+				lease, err := l.locker.Acquire(ctx, contract.Request{Key: h.Key, Token: contract.NewToken(), TTL: l.ttl})
 				if err == nil {
 					h.Start, h.End = int64(time.Since(began)), int64(lease.Expires.Sub(began))
 					logs[i] = append(logs[i], h)
@@ -67,7 +68,7 @@ func (l load) run(t *testing.T, grants int64, disturb func()) []history.Hold {
 }
 
 // patience returns how long a contender pauses.
-func (l load) patience(lease locker.Lease, err error) time.Duration {
+func (l load) patience(lease contract.Lease, err error) time.Duration {
 	if err == nil {
 		return time.Until(lease.Expires)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
@@ -29,17 +30,17 @@ func (n *asNode) note(ctx context.Context, call string) {
 	n.says[call] = calls.IsNode(ctx)
 }
 
-func (n *asNode) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n *asNode) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	n.note(ctx, "acquire")
 	return n.Locker.Acquire(ctx, req)
 }
 
-func (n *asNode) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (n *asNode) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	n.note(ctx, "extend")
 	return n.Locker.Extend(ctx, lease, ttl)
 }
 
-func (n *asNode) Release(ctx context.Context, lease locker.Lease) error {
+func (n *asNode) Release(ctx context.Context, lease contract.Lease) error {
 	n.note(ctx, "release")
 	return n.Locker.Release(ctx, lease)
 }
@@ -90,7 +91,7 @@ func TestAQuorumInsideAnotherOneLeavesTheCleanupToIt(t *testing.T) {
 					t.Fatalf("Acquire = %v", err)
 				}
 				if c.release {
-					lease := locker.Lease{Key: req.Key, Token: req.Token, Expires: time.Now().Add(req.TTL)}
+					lease := contract.Lease{Key: req.Key, Token: req.Token, Expires: time.Now().Add(req.TTL)}
 					if err := l.Release(calls.ForNode(t.Context()), lease); !errors.Is(err, locker.ErrLost) {
 						t.Errorf("Release = %v", err)
 					}

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -27,16 +28,16 @@ func nodeOf(l locker.Locker, r raise) *node {
 // acquire and release do not wait: then is called once with the answer and must not block. An
 // [instance.Starter] needs no goroutine for each call; its store sends many calls from one
 // goroutine.
-func (n *node) acquire(ctx context.Context, from string, req locker.Request, then func(locker.Lease, error)) {
+func (n *node) acquire(ctx context.Context, from string, req contract.Request, then func(contract.Lease, error)) {
 	if s, ok := n.Locker.(instance.Starter); ok && from == "" {
 		s.StartAcquire(ctx, req, then)
 		return
 	}
-	stack.Go(func() (locker.Lease, error) { return n.ask(ctx, from, req) }, errGone, then)
+	stack.Go(func() (contract.Lease, error) { return n.ask(ctx, from, req) }, errGone, then)
 }
 
 // ask acquires, or takes over the hold of from.
-func (n *node) ask(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (n *node) ask(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	if from != "" {
 		return n.Transfer(ctx, from, req)
 	}
@@ -44,16 +45,16 @@ func (n *node) ask(ctx context.Context, from string, req locker.Request) (locker
 }
 
 // again makes another attempt after removing what earlier attempts of this process may have left.
-func (n *node) again(ctx context.Context, from string, req locker.Request, then func(locker.Lease, error)) {
-	stack.Go(func() (locker.Lease, error) {
+func (n *node) again(ctx context.Context, from string, req contract.Request, then func(contract.Lease, error)) {
+	stack.Go(func() (contract.Lease, error) {
 		if _, err := n.server.Settle(ctx, req.Key); err != nil {
-			return locker.Lease{}, &cleanup.GhostError{Err: err}
+			return contract.Lease{}, &cleanup.GhostError{Err: err}
 		}
 		return n.ask(ctx, from, req)
 	}, errGone, then)
 }
 
-func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)) {
+func (n *node) release(ctx context.Context, lease contract.Lease, then func(error)) {
 	if s, ok := n.Locker.(instance.Starter); ok {
 		s.StartRelease(ctx, lease, then)
 		return
@@ -63,10 +64,10 @@ func (n *node) release(ctx context.Context, lease locker.Lease, then func(error)
 
 type none struct{}
 
-// cleanup removes the lease from the node, and delays Drain: see [locker.DelayDrain]. known says
+// cleanup removes the lease from the node, and delays Drain: see [contract.DelayDrain]. known says
 // whether the node answered the attempt.
-func (n *node) cleanup(ctx context.Context, lease locker.Lease, ttl time.Duration, known bool) cleanup.Entry {
-	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Done: locker.DelayDrain(ctx), Remove: func(ctx context.Context) error {
+func (n *node) cleanup(ctx context.Context, lease contract.Lease, ttl time.Duration, known bool) cleanup.Entry {
+	return cleanup.Entry{Key: lease.Key, TTL: ttl, Known: known, Done: contract.DelayDrain(ctx), Remove: func(ctx context.Context) error {
 		if err := n.Release(ctx, lease); !errors.Is(err, locker.ErrLost) {
 			return err
 		}

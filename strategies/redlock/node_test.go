@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -109,7 +110,7 @@ func (n *node) meet(call string, do func() error) error {
 	return err
 }
 
-func (n *node) Acquire(ctx context.Context, req locker.Request) (lease locker.Lease, err error) {
+func (n *node) Acquire(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
 	err = n.meet("acquire", func() (err error) {
 		lease, err = n.Locker.Acquire(context.WithoutCancel(ctx), req)
 		return err
@@ -117,7 +118,7 @@ func (n *node) Acquire(ctx context.Context, req locker.Request) (lease locker.Le
 	return lease, err
 }
 
-func (n *node) Transfer(ctx context.Context, from string, req locker.Request) (lease locker.Lease, err error) {
+func (n *node) Transfer(ctx context.Context, from string, req contract.Request) (lease contract.Lease, err error) {
 	err = n.meet("transfer", func() (err error) {
 		lease, err = n.Locker.Transfer(context.WithoutCancel(ctx), from, req)
 		return err
@@ -125,7 +126,7 @@ func (n *node) Transfer(ctx context.Context, from string, req locker.Request) (l
 	return lease, err
 }
 
-func (n *node) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (extended locker.Lease, err error) {
+func (n *node) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (extended contract.Lease, err error) {
 	err = n.meet("extend", func() (err error) {
 		extended, err = n.Locker.Extend(context.WithoutCancel(ctx), lease, ttl)
 		return err
@@ -133,7 +134,7 @@ func (n *node) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration
 	return extended, err
 }
 
-func (n *node) Release(ctx context.Context, lease locker.Lease) error {
+func (n *node) Release(ctx context.Context, lease contract.Lease) error {
 	return n.meet("release", func() error { return n.Locker.Release(context.WithoutCancel(ctx), lease) })
 }
 
@@ -159,9 +160,11 @@ func holding(nodes []*node, token string) (count int) {
 
 const ttl = 10 * time.Second
 
-func request() locker.Request { return locker.Request{Key: "k", Token: locker.NewToken(), TTL: ttl} }
+func request() contract.Request {
+	return contract.Request{Key: "k", Token: contract.NewToken(), TTL: ttl}
+}
 
-func mustAcquire(t *testing.T, l locker.Locker, req locker.Request) locker.Lease {
+func mustAcquire(t *testing.T, l locker.Locker, req contract.Request) contract.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), req)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
@@ -59,7 +60,7 @@ func TestBadOptionsAreErrorsThatSayWhy(t *testing.T) {
 func TestALeaseThatIsNotValidIsNotSentToTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := newNodes(3)
-		l, nameless := quorumOf(t, nodes), locker.Lease{Key: "k"}
+		l, nameless := quorumOf(t, nodes), contract.Lease{Key: "k"}
 		_, extend := l.Extend(t.Context(), nameless, ttl)
 		for call, err := range map[string]error{
 			"extend": extend, "release": l.Release(t.Context(), nameless), "watch": l.Watch(t.Context(), "", "", func() {}),

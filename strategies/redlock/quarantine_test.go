@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redigo"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -61,13 +62,13 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 				}
 				key := fmt.Sprint("key ", round)
 				began, one, another := time.Now(), history.Hold{Key: key, Who: "one"}, history.Hold{Key: key, Who: "another"}
-				lease := mustAcquire(t, held, locker.Request{Key: key, Token: locker.NewToken(), TTL: quarantine})
+				lease := mustAcquire(t, held, contract.Request{Key: key, Token: contract.NewToken(), TTL: quarantine})
 				one.Start, one.End = int64(time.Since(began)), int64(lease.Expires.Sub(began))
 				servers[round%3].Kill()
 				killed := time.Now()
 				servers[round%3].Restart()
 				await(t, "another holds it", func() bool {
-					next, err := all.Acquire(t.Context(), locker.Request{Key: key, Token: locker.NewToken(), TTL: quarantine})
+					next, err := all.Acquire(t.Context(), contract.Request{Key: key, Token: contract.NewToken(), TTL: quarantine})
 					another.Start = int64(time.Since(began))
 					if err == nil {
 						another.End = int64(next.Expires.Sub(began))
@@ -95,7 +96,7 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 func trusted(t *testing.T, store backends.Store) {
 	t.Helper()
 	await(t, "the quarantine is over", func() bool {
-		_, err := store.SetNX(t.Context(), "trusted", locker.NewToken(), time.Millisecond)
+		_, err := store.SetNX(t.Context(), "trusted", contract.NewToken(), time.Millisecond)
 		return err == nil
 	})
 }

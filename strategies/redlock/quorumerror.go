@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // QuorumError says why there was no quorum, with the vote of each node that had answered by then.
@@ -137,8 +138,8 @@ func (e *QuorumError) Unsent() bool {
 func (e *QuorumError) ErrorType() string { return "quorum" }
 
 // Quorum counts the votes that are Granted, and all votes.
-func (e *QuorumError) Quorum() locker.Quorum {
-	return locker.Quorum{Granted: int32(e.count(Granted, nil)), Size: int32(len(e.Votes))}
+func (e *QuorumError) Quorum() contract.Quorum {
+	return contract.Quorum{Granted: int32(e.count(Granted, nil)), Size: int32(len(e.Votes))}
 }
 
 func (e *QuorumError) spare() int { return len(e.Votes) - e.Needed }
@@ -204,7 +205,7 @@ func (q *quorum) noQuorum(op, key string, votes []Vote) error {
 }
 
 // lost returns the error for a lease that too many nodes have lost.
-func (q *quorum) lost(lease locker.Lease, votes []Vote) error {
+func (q *quorum) lost(lease contract.Lease, votes []Vote) error {
 	if !lease.Expires.IsZero() && lease.Ended() {
 		return locker.Lost(lease)
 	}

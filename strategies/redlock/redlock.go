@@ -63,6 +63,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -105,26 +106,26 @@ func (q *quorum) Prompt() bool { return true }
 // Acquire makes one attempt on all nodes. If it fails, the error contains a [*QuorumError] with the
 // vote of each node. It matches [locker.ErrHeld] unless more nodes failed than the quorum can do
 // without.
-func (q *quorum) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (q *quorum) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := req.Validate(); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	return q.attempt(ctx, "", req)
 }
 
 // Transfer takes over a hold on at least as many nodes as the quorum. It makes one attempt, and fails
 // as Acquire does.
-func (q *quorum) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (q *quorum) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	if err := req.ValidateTransfer(from); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, instance.Fault("acquire", req.Key, err)
 	}
 	return q.attempt(ctx, from, req)
 }
 
 // attempt asks all nodes. from is the token of the hold to take over; empty: of none.
-func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (q *quorum) attempt(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	req.Waiter = "" // positions with single nodes would keep every waiter from a quorum: see Watch
 	started := time.Now()
@@ -141,10 +142,10 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 		e.giveUp(errSilent, 0)
 	}
 
-	lease := locker.Lease{
+	lease := contract.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: locker.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
-		Share: locker.Share{Room: int(f.room.Load())},
+		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: contract.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
+		Share: contract.Share{Room: int(f.room.Load())},
 	}
 	if e.won() || f.isUsedUp(e.votes) {
 		f.spend()
@@ -160,23 +161,23 @@ func (q *quorum) attempt(ctx context.Context, from string, req locker.Request) (
 	}
 	switch {
 	case e.won() && !kept:
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errReleased}
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: errReleased}
 	case e.won():
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: instance.ErrLate}
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: instance.ErrLate}
 	case ended(ctx) != nil:
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: ended(ctx)}
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: ended(ctx)}
 	}
-	return locker.Lease{}, q.noQuorum("acquire", req.Key, e.votes)
+	return contract.Lease{}, q.noQuorum("acquire", req.Key, e.votes)
 }
 
 // Extend moves the end of the lease to ttl from now on the nodes that still hold it, unless it is
 // later already. If fewer than the quorum extend it, the returned lease is unchanged. If so many
 // nodes have lost it that no quorum is left, the error matches [locker.ErrLost].
-func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := lease.Validate("extend"); err != nil {
-		return lease, err
+func (q *quorum) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	if err := lease.Validate(); err != nil {
+		return lease, instance.Fault("extend", lease.Key, err)
 	}
-	err := locker.ValidateTTL(ttl)
+	err := contract.ValidateTTL(ttl)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -218,9 +219,9 @@ func (q *quorum) Extend(ctx context.Context, lease locker.Lease, ttl time.Durati
 }
 
 // until returns the end of a lease that was asked for at started. It subtracts the drift beyond the
-// part that locker.Until subtracts.
+// part that contract.Until subtracts.
 func (q *quorum) until(started time.Time, ttl time.Duration) time.Time {
-	return locker.Until(started, ttl).Add(-time.Duration(float64(ttl) * (q.drift - DefaultDrift)))
+	return contract.Until(started, ttl).Add(-time.Duration(float64(ttl) * (q.drift - DefaultDrift)))
 }
 
 // spare returns how many nodes the quorum can do without.

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/full"
@@ -203,17 +204,17 @@ type granted struct {
 	d *disturber
 }
 
-func (g granted) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (g granted) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := g.Locker.Acquire(ctx, req)
 	return g.counted(req, lease, err)
 }
 
-func (g granted) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (g granted) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	lease, err := g.Locker.Transfer(ctx, from, req)
 	return g.counted(req, lease, err)
 }
 
-func (g granted) counted(req locker.Request, lease locker.Lease, err error) (locker.Lease, error) {
+func (g granted) counted(req contract.Request, lease contract.Lease, err error) (contract.Lease, error) {
 	if votes := (*redlock.QuorumError)(nil); err == nil || errors.As(err, &votes) {
 		g.d.count(req.Token, len(g.d.nodes))
 	}
@@ -221,12 +222,12 @@ func (g granted) counted(req locker.Request, lease locker.Lease, err error) (loc
 	return lease, err
 }
 
-func (g granted) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (g granted) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	defer g.d.still()
 	return g.Locker.Extend(ctx, lease, ttl)
 }
 
-func (g granted) Release(ctx context.Context, lease locker.Lease) error {
+func (g granted) Release(ctx context.Context, lease contract.Lease) error {
 	defer g.d.still()
 	return g.Locker.Release(ctx, lease)
 }

@@ -10,14 +10,16 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
+	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 // Release ends the lease on all nodes. It is done when a quorum of nodes has ended it: the other
 // nodes can't make a quorum. They are asked again in the background until they answer, or the lease
 // has ended by itself.
-func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (q *quorum) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return instance.Fault("release", lease.Key, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return &locker.Error{Op: "release", Key: lease.Key, Err: err}
@@ -55,7 +57,7 @@ func (q *quorum) Release(ctx context.Context, lease locker.Lease) error {
 // findCauses asks the nodes that have lost the lease whether it was evicted there, by an extension that
 // moves nothing. A release can't tell: it also asks nodes that never granted the lease, and each of them
 // would look for a cause at each release.
-func (b *ballot) findCauses(ctx context.Context, lease locker.Lease) {
+func (b *ballot) findCauses(ctx context.Context, lease contract.Lease) {
 	left := time.Until(lease.Expires)
 	if left <= 0 || calls.IsNode(ctx) {
 		return // the lease has ended by itself, or this is a node of another quorum
@@ -70,7 +72,7 @@ func (b *ballot) findCauses(ctx context.Context, lease locker.Lease) {
 	defer r.end()
 	r.ask(func(ctx context.Context, n *node, then reply) {
 		stack.Go(func() (uint64, error) {
-			_, err := n.Extend(ctx, lease, locker.MinTTL)
+			_, err := n.Extend(ctx, lease, contract.MinTTL)
 			return 0, err
 		}, errGone, then)
 	}, others...)
@@ -93,7 +95,7 @@ const untilGone = 30 * time.Second
 // done. If the release fails as a whole, its caller repeats it instead.
 type leftovers struct {
 	ctx    context.Context
-	lease  locker.Lease
+	lease  contract.Lease
 	flight *flight   // which may still wait for answers, or nil
 	until  time.Time // when the nodes forget by themselves
 
@@ -119,7 +121,7 @@ const (
 	settled // it is free, or its cleanup has begun
 )
 
-func (q *quorum) leftovers(ctx context.Context, lease locker.Lease, f *flight, ttl time.Duration) *leftovers {
+func (q *quorum) leftovers(ctx context.Context, lease contract.Lease, f *flight, ttl time.Duration) *leftovers {
 	l := &leftovers{ctx: ctx, lease: lease, flight: f, until: time.Now().Add(ttl), parts: make([]leftover, 0, len(q.nodes))}
 	for _, n := range q.nodes {
 		l.parts = append(l.parts, leftover{node: n})
@@ -183,7 +185,7 @@ func (l *leftovers) release(r *round) {
 	if l.any(noAnswer) {
 		end, _ := r.ctx.Deadline()
 		l.limit = time.AfterFunc(time.Until(end), l.late)
-		l.pending = locker.DelayDrain(l.ctx)
+		l.pending = contract.DelayDrain(l.ctx)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
@@ -90,17 +91,17 @@ func (s *ctxSpy) all() []context.Context {
 	return append([]context.Context(nil), s.seen...)
 }
 
-func (s *ctxSpy) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s *ctxSpy) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	s.saw(ctx)
 	return s.Locker.Acquire(ctx, req)
 }
 
-func (s *ctxSpy) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (s *ctxSpy) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	s.saw(ctx)
 	return s.Locker.Extend(ctx, lease, ttl)
 }
 
-func (s *ctxSpy) Release(ctx context.Context, lease locker.Lease) error {
+func (s *ctxSpy) Release(ctx context.Context, lease contract.Lease) error {
 	s.saw(ctx)
 	return s.Locker.Release(ctx, lease)
 }
@@ -139,7 +140,7 @@ func TestWithSequentialCallsTheNodesOneAfterTheOther(t *testing.T) {
 		}
 		nodes[1].set("acquire", behaviour{after: time.Hour})
 		l := quorumOf(t, nodes, redlock.WithSequential())
-		var lease locker.Lease
+		var lease contract.Lease
 		took(t, 4*10*time.Millisecond+redlock.DefaultNodeLimit, func() { lease = mustAcquire(t, l, request()) })
 		if err := l.Release(t.Context(), lease); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
@@ -26,7 +27,7 @@ func TestASemaphoreIsRefusedAsANodeAndNothingIsLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = l.Acquire(t.Context(), locker.Request{Key: "key", Token: "token", TTL: 10 * time.Second})
+		_, err = l.Acquire(t.Context(), contract.Request{Key: "key", Token: "token", TTL: 10 * time.Second})
 		var permanent interface{ Permanent() bool }
 		if !errors.As(err, &permanent) || !permanent.Permanent() || errors.Is(err, locker.ErrHeld) || !strings.Contains(err.Error(), "can't count permits") {
 			t.Errorf("Acquire = %v; want a permanent error that says why", err)
@@ -90,10 +91,10 @@ func TestReadersAndWritersOverAQuorum(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask := func(l locker.Locker) (locker.Lease, error) {
-			return l.Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: 10 * time.Second})
+		ask := func(l locker.Locker) (contract.Lease, error) {
+			return l.Acquire(t.Context(), contract.Request{Key: "key", Token: contract.NewToken(), TTL: 10 * time.Second})
 		}
-		var held []locker.Lease
+		var held []contract.Lease
 		for range 3 {
 			lease, err := ask(read)
 			if err != nil {

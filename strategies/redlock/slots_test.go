@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
@@ -46,7 +46,7 @@ func TestEverySlotIsFreeInTheEnd(t *testing.T) {
 				if c.cancel > 0 {
 					time.AfterFunc(c.cancel, cancel)
 				}
-				release := func() { _ = l.Release(context.Background(), locker.Lease{Key: req.Key, Token: req.Token}) }
+				release := func() { _ = l.Release(context.Background(), contract.Lease{Key: req.Key, Token: req.Token}) }
 				if c.release > 0 {
 					time.AfterFunc(c.release, release)
 				}
@@ -112,7 +112,7 @@ type losesAnswers struct {
 	after time.Duration
 }
 
-func (n losesAnswers) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (n losesAnswers) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := n.node.Acquire(ctx, req)
 	if err == nil {
 		time.Sleep(n.after)

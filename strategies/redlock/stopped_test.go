@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
@@ -73,7 +74,7 @@ type renewed struct {
 	renewals, failures atomic.Int64
 }
 
-func (l *renewed) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (l *renewed) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	extended, err := l.Locker.Extend(ctx, lease, ttl)
 	if err == nil && extended.Expires.After(lease.Expires) {
 		l.renewals.Add(1)
@@ -106,8 +107,8 @@ func TestStoppedServersAreNotWaitedFor(t *testing.T) {
 				}
 				pending := map[string]int{}
 				for range rounds {
-					req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Minute}
-					lease := locker.Lease{}
+					req := contract.Request{Key: "key", Token: contract.NewToken(), TTL: time.Minute}
+					lease := contract.Lease{}
 					for i, op := range []func() error{
 						func() (err error) { lease, err = l.Acquire(t.Context(), req); return err },
 						func() (err error) { lease, err = l.Extend(t.Context(), lease, req.TTL); return err },
@@ -146,17 +147,17 @@ type witness struct {
 	answers sync.Map // by the name of the call and the token
 }
 
-func (w *witness) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (w *witness) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	defer w.answers.Store("acquire"+req.Token, true)
 	return w.Locker.Acquire(ctx, req)
 }
 
-func (w *witness) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
+func (w *witness) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
 	defer w.answers.Store("extend"+lease.Token, true)
 	return w.Locker.Extend(ctx, lease, ttl)
 }
 
-func (w *witness) Release(ctx context.Context, lease locker.Lease) error {
+func (w *witness) Release(ctx context.Context, lease contract.Lease) error {
 	defer w.answers.Store("release"+lease.Token, true)
 	return w.Locker.Release(ctx, lease)
 }
@@ -168,7 +169,7 @@ func TestThreeOfFiveServersGoneIsAnErrorWithinTheLimitAndLeavesNothing(t *testin
 			t.Run(client+", "+how, func(t *testing.T) {
 				t.Parallel()
 				servers := redistest.StartN(t, 5)
-				held := mustAcquire(t, reach.quorum(t, servers, plain), locker.Request{Key: "held", Token: locker.NewToken(), TTL: lease})
+				held := mustAcquire(t, reach.quorum(t, servers, plain), contract.Request{Key: "held", Token: contract.NewToken(), TTL: lease})
 				await(t, "all have it", func() bool { return on(t, servers, "held") == 5 })
 				l := reach.quorum(t, servers, plain, redlock.WithNodeLimit(limit))
 				for _, s := range servers[:3] {
@@ -177,7 +178,7 @@ func TestThreeOfFiveServersGoneIsAnErrorWithinTheLimitAndLeavesNothing(t *testin
 				limited := 0
 				for i, op := range []func() error{
 					func() error {
-						_, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: lease})
+						_, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: contract.NewToken(), TTL: lease})
 						return err
 					},
 					func() error { _, err := l.Extend(t.Context(), held, lease); return err },

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Watch is active once it is active on a quorum of nodes. It wakes when w distinct nodes have sent
 // a wake-up: after fewer of them, no quorum can be free yet.
 func (q *quorum) Watch(ctx context.Context, key, _ string, wake func()) error {
-	if err := locker.ValidateKey(key); err != nil {
+	if err := contract.ValidateKey(key); err != nil {
 		return &locker.Error{Op: "watch", Key: key, Err: err}
 	}
 	if err := ctx.Err(); err != nil {

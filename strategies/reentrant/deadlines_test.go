@@ -7,22 +7,23 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 )
 
 // Each hold has its own deadline. These tests check times, so they run in fake time.
 
-func acquire(t *testing.T, l locker.Locker, token string, ttl time.Duration, holds int) locker.Lease {
+func acquire(t *testing.T, l locker.Locker, token string, ttl time.Duration, holds int) contract.Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: token, Owner: "job", TTL: ttl})
+	lease, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: token, Owner: "job", TTL: ttl})
 	if err != nil || lease.Holds != holds {
 		t.Fatalf("Acquire of %q = %v, as hold %d; want %d", token, err, lease.Holds, holds)
 	}
 	return lease
 }
 
-func extend(t *testing.T, l locker.Locker, lease locker.Lease, ttl time.Duration) locker.Lease {
+func extend(t *testing.T, l locker.Locker, lease contract.Lease, ttl time.Duration) contract.Lease {
 	t.Helper()
 	lease, err := l.Extend(t.Context(), lease, ttl)
 	if err != nil {
@@ -32,9 +33,9 @@ func extend(t *testing.T, l locker.Locker, lease locker.Lease, ttl time.Duration
 }
 
 // wantLost checks that the store rejects an extension and a release of a hold.
-func wantLost(t *testing.T, l locker.Locker, lease locker.Lease) {
+func wantLost(t *testing.T, l locker.Locker, lease contract.Lease) {
 	t.Helper()
-	bare := locker.Lease{Key: lease.Key, Token: lease.Token}
+	bare := contract.Lease{Key: lease.Key, Token: lease.Token}
 	if _, err := l.Extend(t.Context(), bare, time.Second); !errors.Is(err, locker.ErrLost) {
 		t.Errorf("Extend of %q = %v; want ErrLost", lease.Token, err)
 	}
@@ -47,7 +48,7 @@ func wantLost(t *testing.T, l locker.Locker, lease locker.Lease) {
 // up.
 func wantLeft(t *testing.T, l locker.Locker, want time.Duration) {
 	t.Helper()
-	_, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "theirs", Owner: "another job", TTL: time.Second})
+	_, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: "theirs", Owner: "another job", TTL: time.Second})
 	var held *locker.HeldError
 	if !errors.As(err, &held) || held.Left < want-time.Millisecond || held.Left > want+time.Millisecond {
 		t.Errorf("Acquire by another owner = %v; want it held for %v", err, want)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -113,7 +114,7 @@ func TestAHoldThatIsEnteredTwiceIsOneHold(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, outside beneath.Outside) {
 		faults := new(backendtest.Faults)
 		l := reentrant.New(faults.Ordered(store))
-		outer, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "outer", Owner: "job", TTL: long})
+		outer, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: "outer", Owner: "job", TTL: long})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,15 +122,15 @@ func TestAHoldThatIsEnteredTwiceIsOneHold(t *testing.T) {
 			_ = execute(ctx) // the reply is lost
 			return execute(ctx)
 		})
-		inner, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "inner", Owner: "job", TTL: long})
+		inner, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: "inner", Owner: "job", TTL: long})
 		if err != nil || inner.Holds != 2 {
 			t.Fatalf("Acquire whose first reply is lost = %v of %d holds; want 2", err, inner.Holds)
 		}
-		again, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: "inner", Owner: "job", TTL: long})
+		again, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: "inner", Owner: "job", TTL: long})
 		if err != nil || again.Holds != 2 {
 			t.Fatalf("a retransmission = %v of %d holds; want 2", err, again.Holds)
 		}
-		for _, lease := range []locker.Lease{inner, outer} {
+		for _, lease := range []contract.Lease{inner, outer} {
 			if !outside.Holds("key") {
 				t.Errorf("the key is free before %q is released", lease.Token)
 			}

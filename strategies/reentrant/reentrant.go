@@ -46,6 +46,7 @@ package reentrant
 import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -59,7 +60,7 @@ func New(store backends.SharedStore) locker.Locker {
 
 // admission admits the holds of one owner together, and one hold without an owner. The prefix keeps
 // an owner apart from the groups of other strategies.
-func admission(req locker.Request) backends.Admission {
+func admission(req contract.Request) backends.Admission {
 	a := backends.Admission{Group: "owner:" + req.Owner}
 	if req.Owner == "" {
 		a.Limit = 1

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 )
@@ -149,7 +150,7 @@ func TestReadersOfOneClientDoNotStarveAWriter(t *testing.T) {
 // slow is a Locker whose attempts take a while.
 type slow struct{ locker.Locker }
 
-func (s slow) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (s slow) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	time.Sleep(5 * time.Millisecond)
 	return s.Locker.Acquire(ctx, req)
 }

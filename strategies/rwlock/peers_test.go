@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
 )
@@ -61,7 +62,7 @@ const (
 
 func diesBesideAReader(t *testing.T, store backends.OrderedStore) error {
 	rw := rwlock.New(store)
-	dead := locker.Request{Key: "key", Token: locker.NewToken(), TTL: shortTTL}
+	dead := contract.Request{Key: "key", Token: contract.NewToken(), TTL: shortTTL}
 	if _, err := rw.Readers().Acquire(t.Context(), dead); err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ package rwlock
 import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -59,7 +60,7 @@ func (rw *RW) Readers() locker.Locker { return rw.readers }
 // Writers returns the Locker for writing: its lease is valid alone.
 func (rw *RW) Writers() locker.Locker { return rw.writers }
 
-func admit(group string, limit int) func(locker.Request) backends.Admission {
+func admit(group string, limit int) func(contract.Request) backends.Admission {
 	a := backends.Admission{Group: group, Limit: limit, Numbered: true, Turn: backends.Turn{InOrder: true}}
-	return func(locker.Request) backends.Admission { return a }
+	return func(contract.Request) backends.Admission { return a }
 }

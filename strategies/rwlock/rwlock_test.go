@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/rwlock"
@@ -35,7 +36,7 @@ type alternating struct {
 	reads map[string]bool // the next of a key, and each token
 }
 
-func (a *alternating) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (a *alternating) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	a.mu.Lock()
 	reads, again := a.reads["token "+req.Token]
 	if !again {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 )
@@ -103,7 +104,7 @@ func TestAHigherLimitAdmitsAtOnce(t *testing.T) {
 func TestADeadHolderCostsItsOwnPermitForItsTTL(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		dead := semaphore.New(store, 2)
-		if _, err := dead.Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: 2 * time.Second}); err != nil {
+		if _, err := dead.Acquire(t.Context(), contract.Request{Key: "key", Token: contract.NewToken(), TTL: 2 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		c := pool(store, 2)

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 )
@@ -134,9 +135,9 @@ func (s *stage) pool(permits int, ttl time.Duration) *locker.Client {
 	return locker.New(s.locker(permits, nil), locker.WithTTL(ttl))
 }
 
-func (s *stage) acquire(t *testing.T, l locker.Locker, ttl time.Duration) locker.Lease {
+func (s *stage) acquire(t *testing.T, l locker.Locker, ttl time.Duration) contract.Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: ttl})
+	lease, err := l.Acquire(t.Context(), contract.Request{Key: "key", Token: contract.NewToken(), TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -66,7 +67,7 @@ func New(store backends.SharedStore, permits int, opts ...Option) locker.Locker 
 	if _, ok := store.(backends.OrderedStore); a.InOrder && !ok {
 		return instance.Invalid("semaphore.WithOrder needs a backends.OrderedStore, which the store is not")
 	}
-	return instance.Shared(store, func(locker.Request) backends.Admission { return a })
+	return instance.Shared(store, func(contract.Request) backends.Admission { return a })
 }
 
 // An Option changes what [New] returns.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -15,8 +16,8 @@ import (
 func ExampleNew() {
 	ctx := context.Background()
 	l := single.New(memory.New())
-	attempt := func() (locker.Lease, error) {
-		return l.Acquire(ctx, locker.Request{Key: "invoice/42", Token: locker.NewToken(), TTL: 10 * time.Second})
+	attempt := func() (contract.Lease, error) {
+		return l.Acquire(ctx, contract.Request{Key: "invoice/42", Token: contract.NewToken(), TTL: 10 * time.Second})
 	}
 	lease, err := attempt()
 	fmt.Println("first:", err)

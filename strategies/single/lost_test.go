@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -77,7 +78,7 @@ func loseMany(t *testing.T, n int, ttl time.Duration) {
 // judge checks the times.
 func judge(t *testing.T, held []*locker.Lock, told []time.Time, paused time.Time, ttl time.Duration) {
 	n, now := len(held), time.Now()
-	margin := now.Add(ttl).Sub(locker.Until(now, ttl))
+	margin := now.Add(ttl).Sub(contract.Until(now, ttl))
 	early, late, worst := 0, 0, time.Duration(0)
 	var first, last time.Time
 	for i, l := range held {

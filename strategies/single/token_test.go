@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -17,7 +18,7 @@ import (
 // object.
 type reusing struct{ locker.Locker }
 
-func (r reusing) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (r reusing) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	req.Token = "one for all"
 	return r.Locker.Acquire(ctx, req)
 }
@@ -78,7 +79,7 @@ func TestAGrantWhoseReplyComesAfterItsOwnEndIsNone(t *testing.T) {
 			time.Sleep(995 * time.Millisecond) // shorter than the life in the store, longer than the lease for the holder
 			return err
 		})
-		_, err := single.New(faults.Store(store)).Acquire(t.Context(), locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second})
+		_, err := single.New(faults.Store(store)).Acquire(t.Context(), contract.Request{Key: "key", Token: contract.NewToken(), TTL: time.Second})
 		if err == nil || errors.Is(err, locker.ErrHeld) {
 			t.Errorf("Acquire = %v", err)
 		}

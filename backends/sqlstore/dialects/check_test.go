@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 )
 
@@ -469,7 +469,7 @@ func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "k" {
 		t.Fatalf("List = %+v, %v", page, err)
 	}
-	if r, err := app.SetNXNumbered(t.Context(), "stuck", locker.NewToken(), time.Minute, backends.Turn{}); err != nil || !r.OK {
+	if r, err := app.SetNXNumbered(t.Context(), "stuck", contract.NewToken(), time.Minute, backends.Turn{}); err != nil || !r.OK {
 		t.Errorf("SetNXNumbered = %+v, %v", r, err)
 	}
 	for _, e := range []backends.Eviction{{By: "ann"}, {Now: true}} {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -94,7 +95,7 @@ func TestALockIsLostWithTheFileOfSQLite(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tx.Rollback() }()
-			if err := store.Guard(t.Context(), sqlstore.InTx(tx), locker.Lease{Key: "key", Token: "mine"}); !errors.Is(err, locker.ErrLost) {
+			if err := store.Guard(t.Context(), sqlstore.InTx(tx), contract.Lease{Key: "key", Token: "mine"}); !errors.Is(err, locker.ErrLost) {
 				t.Errorf("Guard = %v; want ErrLost", err)
 			}
 			if r, err := second.store().SetNX(t.Context(), "key", "mine", time.Hour); err != nil || r.OK || r.Holder != backends.HolderOf("theirs") {

@@ -9,11 +9,12 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-func lease(key, token string) locker.Lease { return locker.Lease{Key: key, Token: token} }
+func lease(key, token string) contract.Lease { return contract.Lease{Key: key, Token: token} }
 
 func TestGuard(t *testing.T) {
 	both(t, func(t *testing.T, d dialect) {
@@ -59,7 +60,7 @@ func expire(t *testing.T, db database, key string) error {
 	return err
 }
 
-func guardOnce(t *testing.T, db database, l locker.Lease) error {
+func guardOnce(t *testing.T, db database, l contract.Lease) error {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -75,7 +76,7 @@ func TestGuardOfAnotherHoldersLockIsLost(t *testing.T) {
 		if _, err := db.store(sqlstore.WithPrefix("app/")).SetNX(t.Context(), "k", "mine", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		for l, lost := range map[locker.Lease]bool{lease("k", "mine"): false, lease("k", "another"): true, lease("other", "mine"): true} {
+		for l, lost := range map[contract.Lease]bool{lease("k", "mine"): false, lease("k", "another"): true, lease("other", "mine"): true} {
 			if err := guardOnce(t, db, l); errors.Is(err, locker.ErrLost) != lost || (err != nil) != lost {
 				t.Errorf("Guard(%v) = %v", l, err)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
@@ -45,7 +45,7 @@ type store interface {
 	backends.Evictor
 	backends.Identifier
 	Check(ctx context.Context) (sqlstore.Report, error)
-	Guard(ctx context.Context, tx sqlstore.Executor, lease locker.Lease) error
+	Guard(ctx context.Context, tx sqlstore.Executor, lease contract.Lease) error
 }
 
 // A database is one of the two, with the table of the locks.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // No store shortens a lease. So when the command has ended and -at-least has not, the lock would stay
@@ -106,6 +107,6 @@ func keeperMain(p Program) int {
 	if r.locks, _, err = r.locker(ctx, stores); err != nil {
 		return exitUnavailable
 	}
-	r.release(locker.Lease{Key: k.Key, Token: k.Token})
+	r.release(contract.Lease{Key: k.Key, Token: k.Token})
 	return 0
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies"
 )
 
@@ -240,13 +241,13 @@ type answered struct {
 	limit time.Duration
 }
 
-func (a answered) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (a answered) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.limit)
 	defer cancel()
 	return a.Locker.Acquire(ctx, req)
 }
 
-func (a answered) Transfer(ctx context.Context, from string, req locker.Request) (locker.Lease, error) {
+func (a answered) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.limit)
 	defer cancel()
 	return a.Locker.Transfer(ctx, from, req)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 )
 
@@ -89,8 +90,8 @@ func (r *rehearsal) step(ctx context.Context, name string, do func(ctx context.C
 	r.result.Rehearsal = append(r.result.Rehearsal, s)
 }
 
-func (r *rehearsal) request(ttl time.Duration) locker.Request {
-	return locker.Request{Key: r.key, Token: locker.NewToken(), TTL: ttl}
+func (r *rehearsal) request(ttl time.Duration) contract.Request {
+	return contract.Request{Key: r.key, Token: contract.NewToken(), TTL: ttl}
 }
 
 // timed measures a call.
@@ -102,7 +103,7 @@ func (r *rehearsal) timed(call func() error) error {
 }
 
 func (r *rehearsal) run(ctx context.Context) {
-	var lease locker.Lease
+	var lease contract.Lease
 	r.step(ctx, "grant", func(ctx context.Context) (err error) {
 		if lease, err = r.locker.Acquire(ctx, r.request(r.rehearsalTTL())); errors.Is(err, locker.ErrHeld) {
 			r.key += "/" + fmt.Sprint(os.Getpid()) // another doctor is at work
@@ -132,7 +133,7 @@ func (r *rehearsal) run(ctx context.Context) {
 }
 
 // wake releases the lease while somebody watches.
-func (r *rehearsal) wake(ctx context.Context, lease locker.Lease) error {
+func (r *rehearsal) wake(ctx context.Context, lease contract.Lease) error {
 	woken := make(chan struct{}, 1)
 	err := r.locker.Watch(ctx, r.key, "", func() {
 		select {
@@ -165,7 +166,7 @@ func (r *rehearsal) wake(ctx context.Context, lease locker.Lease) error {
 func (r *rehearsal) measure(ctx context.Context) error {
 	for len(r.trips) < r.rounds {
 		ctx, cancel := context.WithTimeout(ctx, r.timeout)
-		var lease locker.Lease
+		var lease contract.Lease
 		err := r.timed(func() (err error) {
 			lease, err = r.locker.Acquire(ctx, r.request(r.rehearsalTTL()))
 			return err
@@ -195,8 +196,8 @@ func (r *rehearsal) measure(ctx context.Context) error {
 func leastTTL(p99 time.Duration) time.Duration {
 	need := 10 * p99
 	start := time.Now()
-	ttl := max(need, locker.MinTTL).Truncate(time.Millisecond)
-	for locker.Until(start, ttl).Sub(start) < need || ttl < locker.MinTTL {
+	ttl := max(need, contract.MinTTL).Truncate(time.Millisecond)
+	for contract.Until(start, ttl).Sub(start) < need || ttl < contract.MinTTL {
 		ttl += time.Millisecond
 	}
 	return ttl

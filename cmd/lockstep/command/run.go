@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // running is one `lockstep run`.
@@ -199,7 +200,7 @@ func (r *running) check() error {
 	case r.ttl <= 2*r.grace:
 		return usage("-grace %v is too long for -ttl %v: it must be less than half, or there is no time left to renew", r.grace, r.ttl)
 	}
-	if err := locker.ValidateKey(r.name); err != nil {
+	if err := contract.ValidateKey(r.name); err != nil {
 		return usage("%w", err)
 	}
 	return nil
@@ -298,7 +299,7 @@ func (r *running) undo(l *locker.Lock) {
 }
 
 // release frees a lock that an Unlock has left locked for -at-least.
-func (r *running) release(lease locker.Lease) {
+func (r *running) release(lease contract.Lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = r.locks.Release(ctx, lease) // if not, the lease ends by itself

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"golang.org/x/term"
 )
 
@@ -110,7 +111,7 @@ func (r *running) take(ctx context.Context, file string) (err error) {
 	return nil
 }
 
-func (r *running) deliver(file string, lease locker.Lease) error {
+func (r *running) deliver(file string, lease contract.Lease) error {
 	write := func(w io.Writer) error {
 		if r.json {
 			return r.print(w, grant{lease.Key, oneWord(lease.Token), lease.Fence, lease.Expires.Round(0)})
@@ -184,7 +185,7 @@ func extendCommand() *command {
 			file := fs.String("token-file", "-", "`file` with the token; -: standard input")
 			fs.Var(seconds{&ttl}, "ttl", "how long the lock lasts from now (`duration`)")
 			return func(ctx context.Context, args []string) error {
-				return c.holding(ctx, args[0], *file, ttl, func(ctx context.Context, l locker.Locker, lease locker.Lease) error {
+				return c.holding(ctx, args[0], *file, ttl, func(ctx context.Context, l locker.Locker, lease contract.Lease) error {
 					extended, err := l.Extend(ctx, lease, ttl)
 					if err == nil && c.json {
 						return c.print(c.out, struct {
@@ -200,7 +201,7 @@ func extendCommand() *command {
 }
 
 // holding calls do for the lease that a token names.
-func (c *cli) holding(ctx context.Context, name, file string, ttl time.Duration, do func(context.Context, locker.Locker, locker.Lease) error) error {
+func (c *cli) holding(ctx context.Context, name, file string, ttl time.Duration, do func(context.Context, locker.Locker, contract.Lease) error) error {
 	token, err := c.token(file)
 	if err != nil {
 		return err
@@ -216,7 +217,7 @@ func (c *cli) holding(ctx context.Context, name, file string, ttl time.Duration,
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return do(ctx, l, locker.Lease{Key: name, Token: token})
+	return do(ctx, l, contract.Lease{Key: name, Token: token})
 }
 
 // forced is a release by force.
@@ -280,7 +281,7 @@ standard error: who, what, why.`,
 				case *file == "":
 					return f.show(ctx, args[0])
 				}
-				return c.holding(ctx, args[0], *file, 0, func(ctx context.Context, l locker.Locker, lease locker.Lease) error {
+				return c.holding(ctx, args[0], *file, 0, func(ctx context.Context, l locker.Locker, lease contract.Lease) error {
 					return l.Release(ctx, lease)
 				})
 			}

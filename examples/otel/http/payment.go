@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -70,7 +71,7 @@ func (s *service) payment(w http.ResponseWriter, r *http.Request) {
 // impossible: in the database, let a unique key on the order refuse the second payment.
 func (s *service) pay(ctx context.Context, order string) (status int, text string, err error) {
 	key := "payment/" + order
-	if err := locker.ValidateKey(key); err != nil {
+	if err := contract.ValidateKey(key); err != nil {
 		return http.StatusBadRequest, "not the name of an order", err
 	}
 	var began, paid, charged bool

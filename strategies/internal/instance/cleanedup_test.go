@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/calls"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -39,7 +39,7 @@ func TestAnUnknownOutcomeSaysUntilWhenItIsCleanedUp(t *testing.T) {
 			l := instance.New(store, func(context.Context, string, string, time.Duration) (backends.Result, error) {
 				return backends.Result{}, c.err
 			})
-			_, err := l.Acquire(c.ctx, locker.Request{Key: "k", Token: "token", TTL: ttl})
+			_, err := l.Acquire(c.ctx, contract.Request{Key: "k", Token: "token", TTL: ttl})
 			if err == nil || err.Error() != c.want || !errors.Is(err, io.EOF) {
 				t.Errorf("%s: %v; want %s", c.name, err, c.want)
 			}

@@ -8,12 +8,13 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // lost is the error for a lease that the store no longer has. It looks once for what an eviction has
 // left in its place. A renewal or a release that finds its lease costs nothing more, and no call of a
 // store has another answer for a case in a million.
-func (i *instance) lost(ctx context.Context, lease locker.Lease) error {
+func (i *instance) lost(ctx context.Context, lease contract.Lease) error {
 	if i.mayBeEvicted(ctx, lease) {
 		if mark, ok := i.mark(ctx, lease); ok {
 			return &locker.LostError{Key: lease.Key, Reason: locker.LostEvicted, Err: &locker.EvictedError{By: mark.Holder}}
@@ -24,14 +25,14 @@ func (i *instance) lost(ctx context.Context, lease locker.Lease) error {
 
 // mayBeEvicted is false if the lease is over by itself, or was never granted: a cleanup tells no end.
 // A quorum releases on nodes that never granted the lease, and would look there each time.
-func (i *instance) mayBeEvicted(ctx context.Context, lease locker.Lease) bool {
+func (i *instance) mayBeEvicted(ctx context.Context, lease contract.Lease) bool {
 	return i.evictions != nil && ctx.Err() == nil && !calls.IsNode(ctx) && !lease.Expires.IsZero() && !lease.Ended()
 }
 
 // mark is the hold that keeps the key closed in the place of the evicted one. The holder must stop its
 // work, whatever the reason is. So the look has little time, and no more than half of the time of the
 // call: a quorum must hear in time that the lease is lost. A store that ignores its ctx is left alone.
-func (i *instance) mark(ctx context.Context, lease locker.Lease) (backends.Hold, bool) {
+func (i *instance) mark(ctx context.Context, lease contract.Lease) (backends.Hold, bool) {
 	limit := min(lookLimit, time.Until(lease.Expires))
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)/2)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -61,18 +62,18 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 		"the look ignores its ctx":   {ignores, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostStolen, time.Second / 2},
 		"the call has a short limit": {ignores, func(t *testing.T, s *looked) { s.evict(t, false) }, 50 * time.Millisecond, 1, locker.LostStolen, 25 * time.Millisecond},
 	} {
-		for op, call := range map[string]func(context.Context, locker.Locker, locker.Lease) error{
-			"Extend": func(ctx context.Context, l locker.Locker, lease locker.Lease) error {
+		for op, call := range map[string]func(context.Context, locker.Locker, contract.Lease) error{
+			"Extend": func(ctx context.Context, l locker.Locker, lease contract.Lease) error {
 				_, err := l.Extend(ctx, lease, ttl)
 				return err
 			},
-			"Release": func(ctx context.Context, l locker.Locker, lease locker.Lease) error { return l.Release(ctx, lease) },
+			"Release": func(ctx context.Context, l locker.Locker, lease contract.Lease) error { return l.Release(ctx, lease) },
 		} {
 			t.Run(op+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &looked{Store: memory.New()}
 					l := instance.Queued(s, false)
-					lease, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: ttl})
+					lease, err := l.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: ttl})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -103,7 +104,7 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 // An attempt that cleans up after itself names a lease without an end: it has nobody to tell.
 func TestACleanupDoesNotLookForTheCause(t *testing.T) {
 	s := &looked{Store: memory.New()}
-	lease := locker.Lease{Key: "k", Token: locker.NewToken()}
+	lease := contract.Lease{Key: "k", Token: contract.NewToken()}
 	if err := instance.Queued(s, false).Release(t.Context(), lease); !errors.Is(err, locker.ErrLost) || s.looks.Load() != 0 {
 		t.Errorf("Release = %v, with %d looks", err, s.looks.Load())
 	}

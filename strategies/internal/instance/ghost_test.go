@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -25,7 +26,7 @@ type trip struct {
 	err         error // instead of the answer
 }
 
-func (p *slowPlace) Put(_ context.Context, req locker.Request) (backends.Result, error) {
+func (p *slowPlace) Put(_ context.Context, req contract.Request) (backends.Result, error) {
 	p.mu.Lock()
 	var way trip
 	if len(p.puts) > 0 {
@@ -70,11 +71,11 @@ func TestAnAttemptDoesNotMeetTheGhostOfTheOneBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := instance.Over(&slowPlace{puts: []trip{c.first, c.second}}, nil)
-				req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: 30 * time.Second}
+				req := contract.Request{Key: "key", Token: contract.NewToken(), TTL: 30 * time.Second}
 				if _, err := l.Acquire(t.Context(), req); err == nil || errors.Is(err, locker.ErrHeld) {
 					t.Fatalf("the first = %v", err)
 				}
-				req.Token = locker.NewToken()
+				req.Token = contract.NewToken()
 				if _, err := l.Acquire(t.Context(), req); err != nil {
 					t.Errorf("the second = %v; nobody else wants the lock", err)
 				}

@@ -14,13 +14,14 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A Place is where a strategy keeps its locks. It keeps the promises of [backends.Store] on errors,
 // ctx and ttl.
 type Place interface {
 	// Put stores the token of req under its key, as SetNX of a store does.
-	Put(ctx context.Context, req locker.Request) (backends.Result, error)
+	Put(ctx context.Context, req contract.Request) (backends.Result, error)
 	// ExpireIf and DeleteIf act only if key holds token, as those of a store.
 	ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (ok bool, err error)
 	DeleteIf(ctx context.Context, key, token string) (ok bool, err error)
@@ -89,7 +90,7 @@ func (v value) Watch(ctx context.Context, key, _ string, wake func()) error {
 	return v.Store.Watch(ctx, key, wake)
 }
 
-func (v value) Put(ctx context.Context, req locker.Request) (backends.Result, error) {
+func (v value) Put(ctx context.Context, req contract.Request) (backends.Result, error) {
 	return v.set(ctx, req.Key, req.Token, req.TTL)
 }
 
@@ -104,23 +105,23 @@ var ErrLate = errors.New("granted so late that the lease had ended")
 
 // Acquire makes one attempt to store the token. If no reply comes, the outcome is unknown. A
 // cleanup then removes the token in the background until the store confirms that it is gone.
-func (i *instance) Acquire(ctx context.Context, req locker.Request) (locker.Lease, error) {
+func (i *instance) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	if err := req.Validate(); err != nil {
-		return locker.Lease{}, err
+		return contract.Lease{}, Fault("acquire", req.Key, err)
 	}
 	return i.attempt(ctx, req, Place.Put)
 }
 
 // ask is one question to a Place: [Place.Put], or a move.
-type ask func(place Place, ctx context.Context, req locker.Request) (backends.Result, error)
+type ask func(place Place, ctx context.Context, req contract.Request) (backends.Result, error)
 
-func (i *instance) attempt(ctx context.Context, req locker.Request, ask ask) (lease locker.Lease, err error) {
+func (i *instance) attempt(ctx context.Context, req contract.Request, ask ask) (lease contract.Lease, err error) {
 	if err := ctx.Err(); err != nil {
-		return locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	call, err := i.cleanups.Reserve(ctx, req.Key, !calls.IsNode(ctx))
 	if err != nil {
-		return locker.Lease{}, Fault("acquire", req.Key, err)
+		return contract.Lease{}, Fault("acquire", req.Key, err)
 	}
 	haunted := i.cleanups.Haunted(req.Key) // looked up before the attempt: the cleanup may be answered first
 	started, res := time.Now(), backends.Result{}
@@ -139,7 +140,7 @@ func (i *instance) attempt(ctx context.Context, req locker.Request, ask ask) (le
 }
 
 // put sends the attempt and ends the call that Reserve began.
-func (i *instance) put(ctx context.Context, req locker.Request, ask ask, call cleanup.Call, started time.Time) (res backends.Result, err error) {
+func (i *instance) put(ctx context.Context, req contract.Request, ask ask, call cleanup.Call, started time.Time) (res backends.Result, err error) {
 	err = errGone
 	defer func() { i.heard(ctx, call, started, err) }()
 	return ask(i.place, ctx, req)
@@ -166,13 +167,13 @@ const hurry = time.Second // a call whose ctx ends within this time does not sho
 
 // acquired turns the store's answer into the result of Acquire. It frees the slot of the attempt,
 // unless a cleanup needs it.
-func (i *instance) acquired(ctx context.Context, req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
+func (i *instance) acquired(ctx context.Context, req contract.Request, started time.Time, res backends.Result, err error) (contract.Lease, error) {
 	lease, err := granted(req, started, res, err)
 	if err == nil || backends.Permanent(err) || backends.Unsent(err) || calls.IsNode(ctx) {
 		i.cleanups.Free()
 	} else {
 		e, until := i.entry(req, err), time.Now().Add(req.TTL)
-		e.Done = locker.DelayDrain(ctx)
+		e.Done = contract.DelayDrain(ctx)
 		i.cleanups.Keep(ctx, e)
 		err = &cleanedUp{err, until}
 	}
@@ -181,10 +182,10 @@ func (i *instance) acquired(ctx context.Context, req locker.Request, started tim
 
 // granted builds the lease of an attempt. If a granted lease has ended already, the error is
 // ErrLate.
-func granted(req locker.Request, started time.Time, res backends.Result, err error) (locker.Lease, error) {
-	lease := locker.Lease{
+func granted(req contract.Request, started time.Time, res backends.Result, err error) (contract.Lease, error) {
+	lease := contract.Lease{
 		Key: req.Key, Token: req.Token, Owner: req.Owner,
-		Fence: res.Fence, Share: locker.Share{Holds: res.Holds, Room: res.Room, Slot: res.Slot}, Granted: started, Expires: locker.Until(started, req.TTL),
+		Fence: res.Fence, Share: contract.Share{Holds: res.Holds, Room: res.Room, Slot: res.Slot}, Granted: started, Expires: contract.Until(started, req.TTL),
 	}
 	if err == nil && res.OK && lease.Ended() {
 		err = ErrLate
@@ -192,10 +193,10 @@ func granted(req locker.Request, started time.Time, res backends.Result, err err
 	return lease, err
 }
 
-func outcome(req locker.Request, lease locker.Lease, res backends.Result, err error) (locker.Lease, error) {
+func outcome(req contract.Request, lease contract.Lease, res backends.Result, err error) (contract.Lease, error) {
 	switch {
 	case err != nil:
-		return locker.Lease{}, Fault("acquire", req.Key, err)
+		return contract.Lease{}, Fault("acquire", req.Key, err)
 	case !res.OK:
 		held := &locker.HeldError{
 			Key: req.Key, Left: res.Left, Attempts: 1, Holds: res.Holds, Foreign: res.Foreign, Holder: res.Holder, Position: res.Position,
@@ -203,13 +204,13 @@ func outcome(req locker.Request, lease locker.Lease, res backends.Result, err er
 		if by, ok := backends.EvictedBy(res.Holder); ok {
 			held.Holder, held.Err = by, &locker.EvictedError{By: by}
 		}
-		return locker.Lease{}, held
+		return contract.Lease{}, held
 	}
 	return lease, nil
 }
 
 // entry is the cleanup after an attempt whose outcome is unknown.
-func (i *instance) entry(req locker.Request, unknown error) cleanup.Entry {
+func (i *instance) entry(req contract.Request, unknown error) cleanup.Entry {
 	return cleanup.Entry{Key: req.Key, TTL: req.TTL, Late: cleanup.LateOf(unknown), Remove: func(ctx context.Context) error {
 		_, err := i.place.DeleteIf(ctx, req.Key, req.Token)
 		return err
@@ -238,11 +239,11 @@ func (e *cleanedUp) Again() bool {
 }
 
 // Extend moves the end of the lease to ttl from now, unless it is later already.
-func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Duration) (locker.Lease, error) {
-	if err := lease.Validate("extend"); err != nil {
-		return lease, err
+func (i *instance) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	if err := lease.Validate(); err != nil {
+		return lease, Fault("extend", lease.Key, err)
 	}
-	if err := locker.ValidateTTL(ttl); err != nil {
+	if err := contract.ValidateTTL(ttl); err != nil {
 		return lease, Fault("extend", lease.Key, err)
 	}
 	if !lease.Expires.IsZero() && lease.Ended() {
@@ -260,8 +261,8 @@ func (i *instance) Extend(ctx context.Context, lease locker.Lease, ttl time.Dura
 }
 
 // Extended moves the end of the lease to ttl from started, unless it is later already.
-func Extended(lease locker.Lease, started time.Time, ttl time.Duration) locker.Lease {
-	if until := locker.Until(started, ttl); until.After(lease.Expires) {
+func Extended(lease contract.Lease, started time.Time, ttl time.Duration) contract.Lease {
+	if until := contract.Until(started, ttl); until.After(lease.Expires) {
 		lease.Expires = until
 	}
 	return lease
@@ -269,9 +270,9 @@ func Extended(lease locker.Lease, started time.Time, ttl time.Duration) locker.L
 
 // Release removes the token. It sends the command once: a caller that repeats it knows why the
 // second one may find nothing.
-func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
-	if err := lease.Validate("release"); err != nil {
-		return err
+func (i *instance) Release(ctx context.Context, lease contract.Lease) error {
+	if err := lease.Validate(); err != nil {
+		return Fault("release", lease.Key, err)
 	}
 	ok, err := i.place.DeleteIf(ctx, lease.Key, lease.Token)
 	if err == nil && !ok {
@@ -280,7 +281,7 @@ func (i *instance) Release(ctx context.Context, lease locker.Lease) error {
 	return released(lease, ok, err)
 }
 
-func released(lease locker.Lease, ok bool, err error) error {
+func released(lease contract.Lease, ok bool, err error) error {
 	switch {
 	case err != nil:
 		return Fault("release", lease.Key, err)
@@ -292,7 +293,7 @@ func released(lease locker.Lease, ok bool, err error) error {
 
 // Watch passes on the wake-ups of the store.
 func (i *instance) Watch(ctx context.Context, key, waiter string, wake func()) error {
-	if err := locker.ValidateKey(key); err != nil {
+	if err := contract.ValidateKey(key); err != nil {
 		return Fault("watch", key, err)
 	}
 	err := i.place.Watch(ctx, key, waiter, wake)

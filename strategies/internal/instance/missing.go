@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Missing returns a Locker that answers every call with an error, if store is nil or a nil pointer.
@@ -30,19 +31,19 @@ func IsNil(v any) bool {
 // refusing answers every call with its error.
 type refusing struct{ err error }
 
-func (r refusing) Acquire(_ context.Context, req locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, Fault("acquire", req.Key, r.err)
+func (r refusing) Acquire(_ context.Context, req contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, Fault("acquire", req.Key, r.err)
 }
 
-func (r refusing) Transfer(_ context.Context, _ string, req locker.Request) (locker.Lease, error) {
-	return locker.Lease{}, Fault("acquire", req.Key, r.err)
+func (r refusing) Transfer(_ context.Context, _ string, req contract.Request) (contract.Lease, error) {
+	return contract.Lease{}, Fault("acquire", req.Key, r.err)
 }
 
-func (r refusing) Extend(_ context.Context, lease locker.Lease, _ time.Duration) (locker.Lease, error) {
+func (r refusing) Extend(_ context.Context, lease contract.Lease, _ time.Duration) (contract.Lease, error) {
 	return lease, Fault("extend", lease.Key, r.err)
 }
 
-func (r refusing) Release(_ context.Context, lease locker.Lease) error {
+func (r refusing) Release(_ context.Context, lease contract.Lease) error {
 	return Fault("release", lease.Key, r.err)
 }
 

@@ -8,13 +8,14 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
 func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 	none := instance.Missing((*memory.Store)(nil))
-	lease := locker.Lease{Key: "key", Token: "token"}
-	shared := locker.Request{Key: "key", Token: "token", TTL: time.Second, Turn: locker.Turn{Shared: true}}
+	lease := contract.Lease{Key: "key", Token: "token"}
+	shared := contract.Request{Key: "key", Token: "token", TTL: time.Second, Turn: contract.Turn{Shared: true}}
 	_, acquire := none.Acquire(t.Context(), shared)
 	_, extend := none.Extend(t.Context(), lease, time.Second)
 	_, fair := instance.Queued(memory.New(), true).Acquire(t.Context(), shared)
@@ -51,13 +52,13 @@ func TestGrantsAreNumberedWithoutAQueueToo(t *testing.T) {
 	l := instance.Numbered(store)
 	before := uint64(0)
 	for range 3 {
-		req := locker.Request{Key: "key", Token: locker.NewToken(), TTL: time.Second, Turn: locker.Turn{Waiter: "waiter"}}
+		req := contract.Request{Key: "key", Token: contract.NewToken(), TTL: time.Second, Turn: contract.Turn{Waiter: "waiter"}}
 		lease, err := l.Acquire(t.Context(), req)
 		if err != nil || lease.Fence <= before {
 			t.Fatalf("Acquire = %v, %v after number %d", lease, err, before)
 		}
 		before = lease.Fence
-		req.Token = locker.NewToken()
+		req.Token = contract.NewToken()
 		if _, err := l.Acquire(t.Context(), req); err == nil {
 			t.Error("a lock that is held is granted")
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -25,7 +26,7 @@ func TestAnAttemptThatItsQuorumCleansUpKeepsNoEntry(t *testing.T) {
 		s := newServer()
 		l := through{single.New(s)}
 		s.set(io.EOF)
-		_, err := l.Acquire(calls.ForNode(t.Context()), locker.Request{Key: "k", Token: locker.NewToken(), TTL: time.Minute})
+		_, err := l.Acquire(calls.ForNode(t.Context()), contract.Request{Key: "k", Token: contract.NewToken(), TTL: time.Minute})
 		if !errors.Is(err, io.EOF) {
 			t.Errorf("Acquire = %v", err)
 		}
@@ -42,7 +43,7 @@ func TestTheGateIsNotAskedForTheAttemptsOfAQuorum(t *testing.T) {
 		s := newServer()
 		l := through{single.New(s)}
 		try := func(ctx context.Context, key int) (silent bool) {
-			_, err := l.Acquire(ctx, locker.Request{Key: fmt.Sprint(key), Token: locker.NewToken(), TTL: time.Second})
+			_, err := l.Acquire(ctx, contract.Request{Key: fmt.Sprint(key), Token: contract.NewToken(), TTL: time.Second})
 			return errors.As(err, new(*cleanup.SilentError))
 		}
 		s.set(unsent{io.EOF})
@@ -66,7 +67,7 @@ func TestTheGateIsNotAskedForTheAttemptsOfAQuorum(t *testing.T) {
 // A release of a quorum asks nodes that never granted the lease.
 func TestANodeDoesNotLookForTheCauseOfALossInARelease(t *testing.T) {
 	s := &looked{Store: memory.New()}
-	lease := locker.Lease{Key: "k", Token: locker.NewToken(), Expires: time.Now().Add(time.Minute)}
+	lease := contract.Lease{Key: "k", Token: contract.NewToken(), Expires: time.Now().Add(time.Minute)}
 	l := through{instance.Queued(s, false)}
 	if err := l.Release(calls.ForNode(t.Context()), lease); !errors.Is(err, locker.ErrLost) || s.looks.Load() != 0 {
 		t.Errorf("Release = %v, with %d looks", err, s.looks.Load())

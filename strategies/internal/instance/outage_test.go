@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -201,9 +202,9 @@ func TestRenewalsAndReleasesAreSentWhileGrantsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		l := single.New(s)
-		var leases []locker.Lease
-		req := func(i int) locker.Request {
-			return locker.Request{Key: fmt.Sprint("k", i), Token: locker.NewToken(), TTL: 20 * time.Second}
+		var leases []contract.Lease
+		req := func(i int) contract.Request {
+			return contract.Request{Key: fmt.Sprint("k", i), Token: contract.NewToken(), TTL: 20 * time.Second}
 		}
 		for i := range 100 {
 			lease, err := l.Acquire(t.Context(), req(i))
@@ -238,12 +239,12 @@ func TestAClusterWithAPartThatIsDownGrantsTheOtherKeys(t *testing.T) {
 		l := single.New(s)
 		s.set(unsent{io.EOF})
 		for i := range 100 {
-			if _, err := l.Acquire(t.Context(), locker.Request{Key: fmt.Sprint("down", i), Token: "t", TTL: time.Second}); err == nil {
+			if _, err := l.Acquire(t.Context(), contract.Request{Key: fmt.Sprint("down", i), Token: "t", TTL: time.Second}); err == nil {
 				t.Fatal("granted")
 			}
 		}
 		for i := range 100 {
-			if _, err := l.Acquire(t.Context(), locker.Request{Key: fmt.Sprint("up", i), Token: "t", TTL: time.Second}); err != nil {
+			if _, err := l.Acquire(t.Context(), contract.Request{Key: fmt.Sprint("up", i), Token: "t", TTL: time.Second}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -257,14 +258,14 @@ func TestACallThatEndsSoonShowsNothingAboutTheServer(t *testing.T) {
 		s.set(context.DeadlineExceeded)
 		for i := range 100 {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-			_, err := l.Acquire(ctx, locker.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second})
+			_, err := l.Acquire(ctx, contract.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second})
 			if err == nil {
 				t.Fatal("granted")
 			}
 			cancel()
 		}
 		s.set(nil)
-		if _, err := l.Acquire(t.Context(), locker.Request{Key: "k", Token: "t", TTL: time.Second}); err != nil {
+		if _, err := l.Acquire(t.Context(), contract.Request{Key: "k", Token: "t", TTL: time.Second}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
@@ -283,7 +284,7 @@ func TestAPermanentErrorIsAnAnswer(t *testing.T) {
 		s := newServer()
 		l := single.New(s)
 		acquire := func(i int) error {
-			_, err := l.Acquire(t.Context(), locker.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second})
+			_, err := l.Acquire(t.Context(), contract.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second})
 			return err
 		}
 		s.set(forbidden{})
@@ -313,7 +314,7 @@ func TestCallsThatEndLateShowThatTheServerHangs(t *testing.T) {
 		l := single.New(hanging{s})
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			if _, err := l.Acquire(ctx, locker.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second}); err == nil {
+			if _, err := l.Acquire(ctx, contract.Request{Key: fmt.Sprint("k", i), Token: "t", TTL: time.Second}); err == nil {
 				t.Fatal("granted")
 			}
 			cancel()
@@ -321,7 +322,7 @@ func TestCallsThatEndLateShowThatTheServerHangs(t *testing.T) {
 		unsent := 0
 		for i := range 100 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			_, err := l.Acquire(ctx, locker.Request{Key: fmt.Sprint("l", i), Token: "t", TTL: time.Second})
+			_, err := l.Acquire(ctx, contract.Request{Key: fmt.Sprint("l", i), Token: "t", TTL: time.Second})
 			if silent := (*cleanup.SilentError)(nil); errors.As(err, &silent) {
 				unsent++
 			}

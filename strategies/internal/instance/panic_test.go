@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/legacy"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -28,7 +29,7 @@ func TestAttemptsThatPanicKeepNoSlot(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				try := func() (err error) {
 					defer func() { _ = recover() }()
-					_, err = tt.l.Acquire(t.Context(), locker.Request{Key: "k", Token: locker.NewToken(), TTL: 10 * time.Second})
+					_, err = tt.l.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: 10 * time.Second})
 					return err
 				}
 				*tt.broke = true

@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/starting"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Queued returns a Locker that keeps its locks in store. Its waiters stand in the store's queues.
@@ -27,7 +28,7 @@ type queued struct {
 	trips   *roundTrips
 }
 
-func (q queued) Put(ctx context.Context, req locker.Request) (res backends.Result, err error) {
+func (q queued) Put(ctx context.Context, req contract.Request) (res backends.Result, err error) {
 	if q.inOrder && req.Shared {
 		return backends.Result{}, errShared
 	}
@@ -64,14 +65,14 @@ type numbered struct {
 	store backends.NumberedStore
 }
 
-func (n numbered) Put(ctx context.Context, req locker.Request) (res backends.Result, err error) {
+func (n numbered) Put(ctx context.Context, req contract.Request) (res backends.Result, err error) {
 	began := time.Now()
 	defer func() { n.trips.measure(began, err) }()
 	return n.store.SetNXNumbered(ctx, req.Key, req.Token, req.TTL, n.turn(req))
 }
 
 // turn says how the store should treat the request in its queue.
-func (q queued) turn(req locker.Request) backends.Turn {
+func (q queued) turn(req contract.Request) backends.Turn {
 	return q.trips.told(backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -75,7 +76,7 @@ func TestAStoreIsToldTheLeastOfTheLastRoundTrips(t *testing.T) {
 		"in order": func(f *faraway) locker.Locker { return instance.Queued(f, true) },
 		"Numbered": func(f *faraway) locker.Locker { return instance.Numbered(f) },
 		"Shared": func(f *faraway) locker.Locker {
-			return instance.Shared(f, func(locker.Request) backends.Admission { return backends.Admission{Limit: 1} })
+			return instance.Shared(f, func(contract.Request) backends.Admission { return backends.Admission{Limit: 1} })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestAStoreIsToldTheLeastOfTheLastRoundTrips(t *testing.T) {
 				store := &faraway{Store: memory.New()}
 				l := over(store)
 				ask := func(i int, waiter string) time.Duration {
-					req := locker.Request{Key: fmt.Sprint("key ", i), Token: locker.NewToken(), TTL: time.Minute, Turn: locker.Turn{Waiter: waiter}}
+					req := contract.Request{Key: fmt.Sprint("key ", i), Token: contract.NewToken(), TTL: time.Minute, Turn: contract.Turn{Waiter: waiter}}
 					if _, err := l.Acquire(t.Context(), req); err == nil {
 						t.Fatal("an attempt was granted")
 					}

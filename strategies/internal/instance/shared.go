@@ -8,11 +8,12 @@ import (
 	"github.com/lockstep-go/lockstep/internal/address"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // Shared returns a Locker whose leases are holds in store. admission says which holds a request may
 // join. If the store has queues, waiters stand in them.
-func Shared(store backends.SharedStore, admission func(locker.Request) backends.Admission) locker.Locker {
+func Shared(store backends.SharedStore, admission func(contract.Request) backends.Admission) locker.Locker {
 	queues, _ := store.(backends.OrderedStore)
 	return Over(shared{store, queues, admission, new(roundTrips)}, store)
 }
@@ -21,7 +22,7 @@ func Shared(store backends.SharedStore, admission func(locker.Request) backends.
 type shared struct {
 	backends.SharedStore
 	queues    backends.OrderedStore // nil: the store has none
-	admission func(locker.Request) backends.Admission
+	admission func(contract.Request) backends.Admission
 	trips     *roundTrips
 }
 
@@ -31,7 +32,7 @@ func (s shared) Prompt() bool { return prompt.Of(s.SharedStore) }
 // Endpoint returns the address of the store.
 func (s shared) Endpoint() string { return address.Of(s.SharedStore) }
 
-func (s shared) Put(ctx context.Context, req locker.Request) (res backends.Result, err error) {
+func (s shared) Put(ctx context.Context, req contract.Request) (res backends.Result, err error) {
 	a := s.admission(req)
 	if a.InOrder && req.Shared {
 		return backends.Result{}, errShared
@@ -57,7 +58,7 @@ func (s shared) Watch(ctx context.Context, key, waiter string, wake func()) erro
 		return s.SharedStore.Watch(ctx, key, wake)
 	}
 	err := s.queues.WatchQueued(ctx, key, waiter, wake)
-	if backends.Permanent(err) && !s.admission(locker.Request{}).InOrder { // a plain Watch may be permitted
+	if backends.Permanent(err) && !s.admission(contract.Request{}).InOrder { // a plain Watch may be permitted
 		return s.SharedStore.Watch(ctx, key, wake)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/starting"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A Starter is a Locker with calls that return before the answer comes. Package starting describes
@@ -14,8 +15,8 @@ import (
 // caller must clean up after an attempt whose outcome is unknown.
 type Starter interface {
 	locker.Locker
-	StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error))
-	StartRelease(ctx context.Context, lease locker.Lease, then func(error))
+	StartAcquire(ctx context.Context, req contract.Request, then func(contract.Lease, error))
+	StartRelease(ctx context.Context, lease contract.Lease, then func(error))
 }
 
 type started struct {
@@ -25,9 +26,9 @@ type started struct {
 
 var _ Starter = (*started)(nil)
 
-func (s *started) StartAcquire(ctx context.Context, req locker.Request, then func(locker.Lease, error)) {
+func (s *started) StartAcquire(ctx context.Context, req contract.Request, then func(contract.Lease, error)) {
 	if err := ctx.Err(); err != nil {
-		go then(locker.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err})
+		go then(contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err})
 		return
 	}
 	started := time.Now()
@@ -37,6 +38,6 @@ func (s *started) StartAcquire(ctx context.Context, req locker.Request, then fun
 	})
 }
 
-func (s *started) StartRelease(ctx context.Context, lease locker.Lease, then func(error)) {
+func (s *started) StartRelease(ctx context.Context, lease contract.Lease, then func(error)) {
 	s.store.StartDeleteIf(ctx, lease.Key, lease.Token, func(ok bool, err error) { then(released(lease, ok, err)) })
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/internal/instance"
 )
 
@@ -35,8 +35,8 @@ func TestAnAttemptThatIsStartedUnderACtxThatIsDoneSendsNothing(t *testing.T) {
 		want error
 	}{"a ctx that is done": {ended, context.Canceled}, "one that goes on": {t.Context(), nil}} {
 		answer := make(chan error)
-		req := locker.Request{Key: name, Token: "token", TTL: time.Second}
-		l.StartAcquire(c.ctx, req, func(_ locker.Lease, err error) { answer <- err }) // then must run on another goroutine, or this would hang
+		req := contract.Request{Key: name, Token: "token", TTL: time.Second}
+		l.StartAcquire(c.ctx, req, func(_ contract.Lease, err error) { answer <- err }) // then must run on another goroutine, or this would hang
 		if err := <-answer; !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

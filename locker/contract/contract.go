@@ -1,25 +1,32 @@
-package locker
+// Package contract is what the author of a strategy or of middleware needs beside package locker: the
+// Locker that a strategy makes, its Request, its Lease, and the arithmetic of leases. Who only takes
+// locks needs nothing of it.
+//
+// Errors are those of package locker: a Locker returns a locker.HeldError, a locker.Error, or
+// locker.Lost.
+package contract
 
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // A Locker grants leases on named locks, one attempt per call. It does not wait and does not renew
-// a lease: [Client] does both. Key and Token identify a lease, so a Locker need not remember its
+// a lease: locker.Client does both. Key and Token identify a lease, so a Locker need not remember its
 // grants. Safe for concurrent use.
 //
 // Package lockertest holds this contract as a table of sentences that run against any Locker.
 type Locker interface {
-	// Acquire makes one attempt. If another holder has the lock, the error is a [*HeldError] and
-	// matches [ErrHeld]. Any other error is permanent, or the outcome is unknown; it never means
+	// Acquire makes one attempt. If another holder has the lock, the error is a *locker.HeldError and
+	// matches locker.ErrHeld. Any other error is permanent, or the outcome is unknown; it never means
 	// that the lock is held.
 	//
 	// A retransmission with the same Token, such as a client library's own retry, is granted again.
@@ -32,17 +39,17 @@ type Locker interface {
 	// Transfer makes one attempt to take over a hold: in one step, req.Token takes the place of
 	// from, which is the Token of that hold. Whatever names from can then neither extend nor release
 	// the hold. A Locker that numbers its grants gives a greater number. If no hold of req.Key has
-	// the Token from, the error matches [ErrHeld], also if the lock is free, and nothing is taken.
+	// the Token from, the error matches locker.ErrHeld, also if the lock is free, and nothing is taken.
 	// All else is as for Acquire. A Locker that can't do this returns [ErrNoTransfer].
 	Transfer(ctx context.Context, from string, req Request) (Lease, error)
 
 	// Extend moves the end of the lease to ttl from now, never earlier than before, and returns the
-	// lease with its new Expires. The error matches [ErrLost] if the lease has ended; Extend never
+	// lease with its new Expires. The error matches locker.ErrLost if the lease has ended; Extend never
 	// resurrects one.
 	Extend(ctx context.Context, lease Lease, ttl time.Duration) (Lease, error)
 
 	// Release ends the lease. If it has ended already, Release changes nothing and the error
-	// matches [ErrLost].
+	// matches locker.ErrLost.
 	Release(ctx context.Context, lease Lease) error
 
 	// Watch calls wake when key may have become free, until ctx is done. It is active when it
@@ -56,11 +63,11 @@ type Locker interface {
 }
 
 // Middleware wraps a Locker, to observe it or to change an attempt. It passes on the values of the
-// ctx that it got: with [WithMiddleware] they have the [Call].
+// ctx that it got: with locker.WithMiddleware they have the [Call].
 type Middleware func(Locker) Locker
 
 // Wrap puts middleware around every attempt of l; the first one given is the outermost. To see one
-// Acquire per [Client.Lock], however often it tries, give the middleware to [WithMiddleware]
+// Acquire per locker.Client.Lock, however often it tries, give the middleware to locker.WithMiddleware
 // instead.
 func Wrap(l Locker, middleware ...Middleware) Locker {
 	for i := len(middleware) - 1; i >= 0; i-- {
@@ -71,7 +78,7 @@ func Wrap(l Locker, middleware ...Middleware) Locker {
 
 // Limits of a [Request]. The longest TTL is up to the store: 30 seconds, or see its WithMaxTTL.
 const (
-	MaxKeyLength = 512                   // bytes
+	MaxKeyLength = printed.Longest       // bytes
 	MinTTL       = 10 * time.Millisecond // below this, the margin of [Until] and a round trip eat the lease
 )
 
@@ -79,7 +86,7 @@ const (
 type Request struct {
 	Key   string        // name of the lock
 	Token string        `json:"-"` // names ONE ATTEMPT: unique, 128 bits of crypto/rand or more; a secret. See NewToken
-	Owner string        // for reentrant locks; from [ContextWithOwner]
+	Owner string        // for reentrant locks; from locker.ContextWithOwner
 	TTL   time.Duration // life of the lease from now: whole milliseconds, at least [MinTTL]
 	Turn
 }
@@ -88,7 +95,7 @@ type Request struct {
 // look at it.
 type Turn struct {
 	Waiter string // the waiter for which a Watch of the key is active; empty: takes no position
-	Shared bool   // the Client has the option [WithOtherSoftware]: it takes no position
+	Shared bool   // the Client has the option locker.WithOtherSoftware: it takes no position
 	Joins  bool   // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
 }
 
@@ -97,7 +104,7 @@ type Turn struct {
 func (r Request) ValidateTransfer(from string) error {
 	err := r.Validate()
 	if err == nil && from == "" {
-		err = &Error{Op: "acquire", Key: r.Key, Err: outcome.Invalidf("the token of the hold to take over is empty")}
+		err = outcome.Invalidf("the token of the hold to take over is empty")
 	}
 	return err
 }
@@ -106,15 +113,12 @@ func (r Request) ValidateTransfer(from string) error {
 // sends anything.
 func (r Request) Validate() error {
 	if err := ValidateKey(r.Key); err != nil {
-		return &Error{Op: "acquire", Key: r.Key, Err: err}
+		return err
 	}
 	if r.Token == "" {
-		return &Error{Op: "acquire", Key: r.Key, Err: outcome.Invalidf("token is empty")}
+		return outcome.Invalidf("token is empty")
 	}
-	if err := ValidateTTL(r.TTL); err != nil {
-		return &Error{Op: "acquire", Key: r.Key, Err: err}
-	}
-	return nil
+	return ValidateTTL(r.TTL)
 }
 
 // ValidateKey refuses a key that is empty, longer than [MaxKeyLength] bytes, not UTF-8 or has a
@@ -152,18 +156,18 @@ func NewToken() string { return rand.Text() }
 
 // String names the request without its Token, which is a capability.
 func (r Request) String() string {
-	return fmt.Sprintf("request for %q, ttl %v", shown(r.Key), r.TTL)
+	return fmt.Sprintf("request for %q, ttl %v", printed.Key(r.Key), r.TTL)
 }
 
 // GoString hides the Token from %#v.
-func (r Request) GoString() string { return "locker.Request{" + r.String() + "}" }
+func (r Request) GoString() string { return "contract.Request{" + r.String() + "}" }
 
 // Format hides the Token from every other verb.
-func (r Request) Format(s fmt.State, verb rune) { format(s, verb, r) }
+func (r Request) Format(s fmt.State, verb rune) { printed.Format(s, verb, r) }
 
 // LogValue gives log/slog the request without its Token.
 func (r Request) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("key", shown(r.Key)), slog.String("owner", r.Owner), slog.Duration("ttl", r.TTL))
+	return slog.GroupValue(slog.String("key", printed.Key(r.Key)), slog.String("owner", r.Owner), slog.Duration("ttl", r.TTL))
 }
 
 // A Lease says that a lock is held, by which attempt and until when. It is a plain value: copy it,
@@ -174,7 +178,7 @@ type Lease struct {
 	Key     string    // name of the lock
 	Token   string    `json:"-"` // the attempt that won
 	Owner   string    // of the request
-	Fence   uint64    // number of this grant of Key, see [Lock.Fence]; 0 if the strategy does not number its grants
+	Fence   uint64    // number of this grant of Key, see locker.Lock.Fence; 0 if the strategy does not number its grants
 	Granted time.Time // when the attempt that won began
 	Expires time.Time // when the lease ends by the holder's clock; never later than in the store
 	Quorum  Quorum    // the nodes that granted it, if there are several
@@ -207,15 +211,13 @@ func Until(started time.Time, ttl time.Duration) time.Time {
 // The monotonic clock stands still while a machine is suspended (golang/go#24595), and the wall
 // clock can be set back.
 func (l Lease) Ended() bool {
-	return (&grant{Lease: l}).ended(time.Now())
+	now := time.Now()
+	return !now.Before(l.Expires) || !now.Round(0).Before(l.Expires.Round(0))
 }
-
-// shared tells that others may hold the lock beside this lease, or may come to.
-func (l Lease) shared() bool { return l.Room != 0 || l.Holds > 1 }
 
 // String names the lease without its Token, which is a capability.
 func (l Lease) String() string {
-	s := fmt.Sprintf("lease on %q until %s", shown(l.Key), l.Expires.Format(time.RFC3339Nano))
+	s := fmt.Sprintf("lease on %q until %s", printed.Key(l.Key), l.Expires.Format(time.RFC3339Nano))
 	if l.Fence != 0 {
 		s += fmt.Sprintf(", fence %d", l.Fence)
 	}
@@ -223,54 +225,47 @@ func (l Lease) String() string {
 }
 
 // GoString hides the Token from %#v.
-func (l Lease) GoString() string { return "locker.Lease{" + l.String() + "}" }
+func (l Lease) GoString() string { return "contract.Lease{" + l.String() + "}" }
 
 // Format hides the Token from every other verb.
-func (l Lease) Format(s fmt.State, verb rune) { format(s, verb, l) }
-
-// format prints the String or GoString of a value, and never its fields.
-func format(s fmt.State, verb rune, v interface {
-	fmt.Stringer
-	fmt.GoStringer
-}) {
-	text := v.String()
-	if verb == 'v' && s.Flag('#') {
-		text = v.GoString()
-	}
-	_, _ = io.WriteString(s, text) // fmt has nowhere to tell of an error
-}
+func (l Lease) Format(s fmt.State, verb rune) { printed.Format(s, verb, l) }
 
 // LogValue gives log/slog the lease without its Token.
 func (l Lease) LogValue() slog.Value {
 	return slog.GroupValue(
-		slog.String("key", shown(l.Key)), slog.String("owner", l.Owner), slog.Uint64("fence", l.Fence),
+		slog.String("key", printed.Key(l.Key)), slog.String("owner", l.Owner), slog.Uint64("fence", l.Fence),
 		slog.Time("granted", l.Granted), slog.Time("expires", l.Expires),
 	)
 }
 
 // Validate is an error if Key and Token can't name a lease. Every strategy calls it in Extend and
-// Release before it sends anything; op is "extend" or "release".
-func (l Lease) Validate(op string) error {
-	err := ValidateKey(l.Key)
-	if err == nil && l.Token == "" {
-		err = outcome.Invalidf("token is empty")
+// Release before it sends anything.
+func (l Lease) Validate() error {
+	if err := ValidateKey(l.Key); err != nil {
+		return err
 	}
-	if err != nil {
-		return &Error{Op: op, Key: l.Key, Err: err}
+	if l.Token == "" {
+		return outcome.Invalidf("token is empty")
 	}
 	return nil
 }
 
-type ownerKey struct{}
+// ErrNoTransfer is what a Locker that can't move a hold to another token returns from Transfer. It
+// is permanent, and matches [errors.ErrUnsupported].
+var ErrNoTransfer error = transferError{}
 
-// ContextWithOwner names the owner of locks taken under this context. Strategies that know owners
-// (reentrant) grant a lock again to the owner that has it. An owner is always explicit: a goroutine
-// or a process is none by itself. It is a name, not a secret.
-func ContextWithOwner(ctx context.Context, owner string) context.Context {
-	return context.WithValue(ctx, ownerKey{}, owner)
+// transferError says that a strategy, or its store, can't move a hold.
+type transferError struct{}
+
+func (transferError) Error() string {
+	return "the strategy or its store can't move a hold to another process; Unlock it and let the other process Lock it"
 }
 
-func ownerFrom(ctx context.Context) string {
-	owner, _ := ctx.Value(ownerKey{}).(string)
-	return owner
-}
+// Is matches [errors.ErrUnsupported].
+func (transferError) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// Permanent says that repeating will not help.
+func (transferError) Permanent() bool { return true }
+
+// ErrorType is "invalid".
+func (transferError) ErrorType() string { return "invalid" }
