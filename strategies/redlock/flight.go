@@ -25,12 +25,13 @@ type flight struct {
 	other *flight      // the attempt before this one with the same token: this is a retransmission
 	room  atomic.Int32 // of the lease: -1 once a node has granted it that has room for any number of others
 
-	mu     sync.Mutex
-	parts  []part // by node
-	phase  phase
-	spent  bool        // so is the token of the hold to take over: no other attempt may take it over
-	forget *time.Timer // set once all have answered, if the attempt must still be remembered
-	until  time.Time   // when that timer fires
+	mu       sync.Mutex
+	parts    []part // by node
+	phase    phase
+	spent    bool        // so is the token of the hold to take over: no other attempt may take it over
+	doubtful bool        // a Transfer ends with an unknown outcome
+	forget   *time.Timer // set once all have answered, if the attempt must still be remembered
+	until    time.Time   // when that timer fires
 }
 
 // phase is how far an attempt is. Phases come in this order; some are left out.
@@ -105,7 +106,11 @@ func (f *flight) answered(n *node, said response) (wanted bool) {
 	f.mu.Lock()
 	p := f.part(n)
 	p.said = said
-	f.disown(p)
+	if f.spent {
+		f.disown(p)
+	} else {
+		f.spendUsedUp()
+	}
 	late := f.phase == unwanted || f.phase == released && p.missed // nobody else cleans up
 	switch {
 	case said == unknown && late && !calls.IsNode(f.ctx):
@@ -170,29 +175,42 @@ func (f *flight) conclude(won bool) (kept bool) {
 	return f.phase <= leased
 }
 
-// isUsedUp tells whether a Transfer ends with an unknown outcome, and no other can make a quorum of the nodes
-// that it has not touched. If more nodes than the quorum can do without have said that they have no such
-// hold, it may be another Transfer's.
-func (f *flight) isUsedUp(votes []Vote) bool {
+// win notes that a quorum has granted the attempt.
+func (f *flight) win() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spend()
+}
+
+// doubt notes that no quorum has granted the attempt. If more nodes than the quorum can do without have
+// said that they have no such hold, it may be another Transfer's.
+func (f *flight) doubt(votes []Vote) {
 	if f.from == "" || errors.Is(f.noQuorum("acquire", f.req.Key, votes), locker.ErrHeld) {
-		return false
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.doubtful = true
+	f.spendUsedUp()
+}
+
+// spendUsedUp spends the hold that a Transfer with an unknown outcome takes over, once no other Transfer can
+// make a quorum of the nodes that this one has not touched. A silent node may not have been touched.
+func (f *flight) spendUsedUp() {
 	left := 0
 	for i := range f.parts {
-		if f.parts[i].said == untouched {
+		if said := f.parts[i].said; said == untouched || said == silent {
 			left++
 		}
 	}
-	return left < f.need
+	if f.doubtful && left < f.need {
+		f.spend()
+	}
 }
 
 // spend notes that the hold which a Transfer takes over has moved, or is of no use. Nobody else releases it
 // then, so the nodes that have not moved it are cleaned up.
 func (f *flight) spend() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.spent = true
 	for i := range f.parts {
 		p := &f.parts[i]
@@ -206,7 +224,7 @@ func (f *flight) spend() {
 
 // disown removes the hold that a Transfer has taken over from a node that has not moved it.
 func (f *flight) disown(p *part) {
-	if f.from == "" || !f.spent {
+	if f.from == "" {
 		return
 	}
 	old := func() cleanup.Entry {

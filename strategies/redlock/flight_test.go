@@ -443,51 +443,56 @@ func TestATransferLeavesNothingOfTheHoldThatItHasTakenOver(t *testing.T) {
 // TestATransferWithAnUnknownOutcomeLeavesNothing has a quorum of which no answer comes back. Its ticket is of no
 // use then. One node gets the attempt of the first process after the Transfer, and one gets no Transfer.
 func TestATransferWithAnUnknownOutcomeLeavesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(5)
-		first, second, old, req := quorumOf(t, nodes), quorumOf(t, nodes), request(), request()
-		nodes[4].set("acquire", behaviour{after: 300 * time.Millisecond})
-		mustAcquire(t, first, old)
-		synctest.Wait()
-		for _, n := range nodes[:3] {
-			n.set("transfer", behaviour{lost: errDown})
-		}
-		nodes[3].set("transfer", behaviour{err: errDown})
-		if lease, err := second.Transfer(t.Context(), old.Token, req); err == nil || errors.Is(err, locker.ErrHeld) {
-			t.Fatalf("Transfer = %v, %v; want an unknown outcome", lease, err)
-		}
-		time.Sleep(8 * time.Second)
-		for _, token := range []string{old.Token, req.Token} {
-			if n := holding(nodes, token); n != 0 {
-				t.Errorf("%d nodes have the old token, or the new one", n)
+	for _, late := range []time.Duration{0, 2 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(5)
+			first, second, old, req := quorumOf(t, nodes), quorumOf(t, nodes), request(), request()
+			nodes[4].set("acquire", behaviour{after: 300 * time.Millisecond})
+			mustAcquire(t, first, old)
+			synctest.Wait()
+			for _, n := range nodes[:3] {
+				n.set("transfer", behaviour{hold: late, lost: errDown})
 			}
-		}
-	})
+			nodes[3].set("transfer", behaviour{err: errDown})
+			if lease, err := second.Transfer(t.Context(), old.Token, req); err == nil || errors.Is(err, locker.ErrHeld) {
+				t.Fatalf("Transfer = %v, %v; want an unknown outcome", lease, err)
+			}
+			time.Sleep(8 * time.Second)
+			for _, token := range []string{old.Token, req.Token} {
+				if n := holding(nodes, token); n != 0 {
+					t.Errorf("%d nodes have the old token, or the new one; the answers come after %v", n, late)
+				}
+			}
+		})
+	}
 }
 
 // TestATransferThatIsNotSentLeavesTheTicket may be repeated.
 func TestATransferThatIsNotSentLeavesTheTicket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nodes := newNodes(5)
-		l, old, req := quorumOf(t, nodes), request(), request()
-		mustAcquire(t, l, old)
-		synctest.Wait()
-		for _, n := range nodes {
-			n.set("transfer", behaviour{err: unsent{}})
-		}
-		if lease, err := l.Transfer(t.Context(), old.Token, request()); err == nil {
-			t.Fatalf("Transfer = %v; want an error", lease)
-		}
-		heal(nodes)
-		time.Sleep(4 * time.Second)
-		lease, err := l.Transfer(t.Context(), old.Token, req)
-		if err != nil {
-			t.Fatalf("the next Transfer = %v", err)
-		}
-		if err := l.Release(t.Context(), lease); err != nil {
-			t.Error(err)
-		}
-	})
+	for w := 3; w <= 5; w++ {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(5)
+			l, old, req := quorumOf(t, nodes, redlock.WithQuorum(w)), request(), request()
+			mustAcquire(t, l, old)
+			synctest.Wait()
+			for _, n := range nodes {
+				n.set("transfer", behaviour{err: unsent{}})
+			}
+			if lease, err := l.Transfer(t.Context(), old.Token, request()); err == nil {
+				t.Fatalf("Transfer = %v; want an error", lease)
+			}
+			synctest.Wait()
+			heal(nodes)
+			time.Sleep(4 * time.Second)
+			lease, err := l.Transfer(t.Context(), old.Token, req)
+			if err != nil {
+				t.Fatalf("the next Transfer = %v", err)
+			}
+			if err := l.Release(t.Context(), lease); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestATransferThatFailsLeavesTheHoldItself asks for a hold that a quorum does not have: it may be another's

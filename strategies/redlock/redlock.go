@@ -147,8 +147,10 @@ func (q *quorum) attempt(ctx context.Context, from string, req contract.Request)
 		Fence: e.fence, Granted: started, Expires: q.until(started, req.TTL), Quorum: contract.Quorum{Granted: int32(e.landed), Size: int32(len(q.nodes))},
 		Share: contract.Share{Room: int(f.room.Load())},
 	}
-	if e.won() || f.isUsedUp(e.votes) {
-		f.spend()
+	if e.won() {
+		f.win()
+	} else {
+		f.doubt(e.votes)
 	}
 	kept := f.conclude(e.won() && !lease.Ended())
 	if e.won() && !lease.Ended() && kept {
