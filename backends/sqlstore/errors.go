@@ -72,8 +72,11 @@ func postgresqlError(err error) *StatementError {
 	}
 	e := &StatementError{State: told.SQLState(), Err: err}
 	switch e.State {
-	case "40001", "40P01", "55P03", "57014", "57P03", "57P05", "53000", "53100", "53200", "53300":
+	case "40001", "40P01", "55P03", "57014", "57P03", "57P05", "53000", "53100", "53200":
 		e.class, e.interrupted = notDone, e.State == "57014"
+		return e
+	case "53300":
+		e.class, e.next = notDone, "raise max_connections or the CONNECTION LIMIT of the role, or give the pools fewer connections"
 		return e
 	case "25006":
 		e.class, e.next = notDone, "the server is a standby, or default_transaction_read_only is on: connect to the primary (target_session_attrs=read-write), or set it to off for the role of the locks"
@@ -154,8 +157,10 @@ func mysqlError(err error) *StatementError {
 		e.class = raced
 	case 1317: // cancelled
 		e.class, e.interrupted = notDone, true
-	case 1205, 3572, 1040, 1041, 1021, 1114, 1203, 1226: // waited too long for a row, or not at all; too many connections, too little memory, a full disk
+	case 1205, 3572, 1041, 1021, 1114: // waited too long for a row, or not at all; too little memory, a full disk
 		e.class = notDone
+	case 1040, 1203, 1226: // too many connections
+		e.class, e.next = notDone, "raise max_connections or the limit of the user, or give the pools fewer connections"
 	case 1290: // an option of the server forbids the statement; the text names it
 		e.class = permanentClass
 		if text := err.Error(); strings.Contains(text, "read-only") || strings.Contains(text, "read_only") {

@@ -74,7 +74,7 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 		"closed":            {user: "app", addr: server.Addr(), warm: true, closed: true, unsent: true, next: "closed"},
 
 		"a server that is read-only": {user: "app", addr: readOnly.Addr(), unsent: true, next: "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF", works: "Inspect"},
-		"too many connections":       {user: "app", addr: full.Addr(), unsent: true, next: "Too many connections"},
+		"too many connections":       {user: "app", addr: full.Addr(), unsent: true, next: "raise max_connections"},
 	} {
 		for _, told := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, address told: %v", name, told), func(t *testing.T) {
