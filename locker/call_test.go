@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,12 +157,11 @@ func TestOnlyTheAttemptThatWonIsFollowed(t *testing.T) {
 type slowFirst struct {
 	locker.Locker
 	begin func(context.Context, contract.Lease) (context.Context, func(time.Time, error))
-	asked bool
+	asked atomic.Bool
 }
 
 func (s *slowFirst) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
-	if !s.asked {
-		s.asked = true
+	if !s.asked.Swap(true) {
 		time.Sleep(3 * time.Second)
 	}
 	lease, err := s.Locker.Acquire(ctx, req)
@@ -220,4 +220,31 @@ type dropping struct{ locker.Locker }
 
 func (d dropping) Acquire(_ context.Context, req contract.Request) (contract.Lease, error) {
 	return d.Locker.Acquire(context.Background(), req)
+}
+
+// TestMiddlewareMayAskTwiceAtOnce has middleware that makes two attempts at once, and goes on with one.
+func TestMiddlewareMayAskTwiceAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+		var told grants
+		c := locker.New(s, locker.WithMiddleware(told.around, func(next locker.Locker) locker.Locker { return hedging{next} }))
+		l := mustLock(t, c, "key", locker.WithWait(time.Second))
+		if call := told.noted()[0]; call.attempts < 1 { // one of the two may have come first
+			t.Errorf("%d attempts; want those of the Acquire that won", call.attempts)
+		}
+		time.Sleep(2 * time.Second)
+		mustUnlock(t, l)
+	})
+}
+
+type hedging struct{ locker.Locker }
+
+func (h hedging) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
+	other := req
+	other.Token = contract.NewToken()
+	go func() {
+		if lease, err := h.Locker.Acquire(ctx, other); err == nil {
+			_ = h.Locker.Release(context.WithoutCancel(ctx), lease)
+		}
+	}()
+	return h.Locker.Acquire(ctx, req)
 }

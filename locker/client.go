@@ -207,7 +207,7 @@ func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wa
 	if len(c.defaults.middleware) > 0 {
 		return c.through(ctx, req, how, wait)
 	}
-	so := effort{said: said{scoped: how.scoped}, wait: wait}
+	so := effort{scoped: how.scoped, wait: wait}
 	if how.from != "" {
 		got.Lease, err = c.inner.resume(ctx, how.from, req, &so)
 	} else {
@@ -219,15 +219,15 @@ func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wa
 
 // through is acquire through middleware, which finds the call in the ctx.
 func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
-	within := &callContext{Context: ctx, ledger: &c.ledger, so: effort{said: said{scoped: how.scoped}, wait: wait}}
-	within.so.of = &within.so
+	within := &callContext{Context: ctx, ledger: &c.ledger, wait: wait}
+	within.said.scoped = how.scoped
 	if how.from != "" {
 		got.Lease, err = c.locker.Transfer(within, how.from, req)
 	} else {
 		got.Lease, err = c.locker.Acquire(within, req)
 	}
-	got.wall = within.so.wall
-	return got, within.so.hooks, err
+	hooks, got.wall = within.result()
+	return got, hooks, err
 }
 
 var (

@@ -2,38 +2,55 @@ package locker
 
 import (
 	"context"
+	"sync"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
+	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // said is what a Client says to middleware of an Acquire, and the hooks that it collects: see [contract.Call].
 type said struct {
-	of        *effort // of the call of a Client; nil: of one attempt
-	scoped    bool
+	scoped bool
+
+	mu        sync.Mutex // guards what follows
 	contended bool
 	attempts  int
 	hooks     []contract.Begin // those of inner middleware first
 }
 
-func (s *said) Scoped() bool    { return s.scoped }
-func (s *said) Attempts() int   { return s.attempts }
-func (s *said) Contended() bool { return s.contended }
+func (s *said) Scoped() bool { return s.scoped }
+
+func (s *said) Attempts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempts
+}
+
+func (s *said) Contended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.contended
+}
 
 func (s *said) OnHold(begin contract.Begin) {
-	if s.hooks == nil && s.of != nil {
-		s.hooks = s.of.few[:0]
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.hooks = append(s.hooks, begin)
 }
 
-// callContext is the ctx of a call that goes through middleware.
+// callContext is the ctx of a call that goes through middleware. Behind the middleware, each Acquire under
+// it has an effort of its own: middleware may make several, also at once. The last one that has granted
+// counts.
 type callContext struct {
 	context.Context
 	ledger *cleanup.Ledger
-	so     effort
+	wait   *waitPolicy
+	said   said
+	few    [2]contract.Begin  // room for the hooks: most programs have one or two
+	wall   *wallclock.Reading // before the attempt that won
 }
 
 func (c *callContext) Value(key any) any {
@@ -41,15 +58,34 @@ func (c *callContext) Value(key any) any {
 	case calls.DrainKey{}:
 		return c.ledger
 	case calls.Key{}:
-		return &c.so.said
+		return &c.said
+	case callKey{}:
+		return c
 	}
 	return c.Context.Value(key)
 }
 
-// effortOf finds, behind the middleware, the call of the Client.
-func effortOf(ctx context.Context) (*effort, error) {
-	if s, _ := ctx.Value(calls.Key{}).(*said); s != nil && s.of != nil {
-		return s.of, nil
+// granted notes what the Acquire has found that has just granted.
+func (c *callContext) granted(so *effort) {
+	c.said.mu.Lock()
+	defer c.said.mu.Unlock()
+	c.said.attempts, c.said.contended, c.wall = so.attempts, so.contended(), so.wall
+	c.said.hooks = append(c.few[:0], so.hooks...)
+}
+
+// result is what the Client needs for the hold.
+func (c *callContext) result() (hooks []contract.Begin, wall *wallclock.Reading) {
+	c.said.mu.Lock()
+	defer c.said.mu.Unlock()
+	return c.said.hooks, c.wall
+}
+
+type callKey struct{}
+
+// callOf finds, behind the middleware, the call of the Client.
+func callOf(ctx context.Context) (*callContext, error) {
+	if c, _ := ctx.Value(callKey{}).(*callContext); c != nil {
+		return c, nil
 	}
 	return nil, errNoCall
 }

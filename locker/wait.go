@@ -39,20 +39,30 @@ type waiting struct {
 
 // Acquire is lock for a call that has come through middleware.
 func (w *waiting) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
-	so, err := effortOf(ctx)
+	c, err := callOf(ctx)
 	if err != nil {
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	return w.lock(ctx, req, so)
+	so := effort{scoped: c.said.scoped, wait: c.wait}
+	lease, err := w.lock(ctx, req, &so)
+	if err == nil {
+		c.granted(&so)
+	}
+	return lease, err
 }
 
 // Transfer is resume for a call that has come through middleware.
 func (w *waiting) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
-	so, err := effortOf(ctx)
+	c, err := callOf(ctx)
 	if err != nil {
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	return w.resume(ctx, from, req, so)
+	so := effort{scoped: c.said.scoped, wait: c.wait}
+	lease, err := w.resume(ctx, from, req, &so)
+	if err == nil {
+		c.granted(&so)
+	}
+	return lease, err
 }
 
 // lock makes attempts until one is granted, the ctx or the policy of the call ends the wait, or the
@@ -82,7 +92,6 @@ func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effor
 	if err != nil {
 		return contract.Lease{}, so.count(wrap("acquire", req.Key, err))
 	}
-	so.said.attempts, so.said.contended = so.attempts, so.contended()
 	return lease, nil
 }
 
@@ -349,8 +358,8 @@ func (w *waiting) discard(ctx context.Context, got *grant, req contract.Request)
 
 // effort is what a call has done so far.
 type effort struct {
-	said
-	few      [2]contract.Begin // room for the hooks: most programs have one or two
+	scoped   bool
+	hooks    []contract.Begin // of middleware around the last attempt
 	wait     *waitPolicy
 	wall     *wallclock.Reading // before the last attempt
 	attempts int
