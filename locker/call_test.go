@@ -243,7 +243,7 @@ func (h hedging) Acquire(ctx context.Context, req contract.Request) (contract.Le
 	other.Token = contract.NewToken()
 	go func() {
 		if lease, err := h.Locker.Acquire(ctx, other); err == nil {
-			_ = h.Locker.Release(context.WithoutCancel(ctx), lease)
+			_ = h.Release(context.WithoutCancel(ctx), lease)
 		}
 	}()
 	return h.Locker.Acquire(ctx, req)
