@@ -134,7 +134,7 @@ type forcing struct {
 type endedHold struct {
 	history.Hold
 	prints         [2]string // the one that the store gives it is among them
-	stolen, intact bool      // intact: its release was confirmed
+	stolen, intact bool      // intact: its only release was confirmed
 	expires        int64
 }
 
@@ -225,8 +225,11 @@ func (f *forcing) work(ctx context.Context, locks *locker.Client, by int, key st
 		start := time.Since(f.began)
 		Rest(l.Context(), rand.N(f.TTL*3/2))
 		end := min(time.Since(f.began), l.Lease().Expires.Sub(f.began)) // it may come back from its rest late
+		asked := time.Now()
 		unlocked := l.Unlock(context.WithoutCancel(ctx))
-		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start), End: int64(max(end, start))}, intact: unlocked == nil}
+		// After a second without an answer the release is sent again, and Unlock promises no more to tell of a loss.
+		once := time.Since(asked) < time.Second
+		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start), End: int64(max(end, start))}, intact: unlocked == nil && once}
 		h.expires = int64(l.Lease().Expires.Sub(f.began))
 		lost, _ := errors.AsType[*locker.LostError](unlocked)
 		h.stolen = lost != nil && (lost.Reason == locker.LostStolen || lost.Reason == locker.LostEvicted)
