@@ -22,14 +22,15 @@ import (
 // It needs no Close: it runs nothing while no lock is held or waited for. After a lock that was
 // waited for, it watches the store for 200 ms more.
 type Client struct {
-	locker   Locker // the waiting Locker inside its middleware
-	inner    *waiting
-	defaults config
-	once     waitPolicy
-	lines    lines
-	cleanups *cleanup.Queue
-	ledger   cleanup.Ledger // of attempts, releases and cleanups without an answer: see Drain
-	renewals scheduler
+	locker    Locker // the waiting Locker inside its middleware
+	inner     *waiting
+	defaults  config
+	once      waitPolicy
+	lines     lines
+	handovers handovers
+	cleanups  *cleanup.Queue
+	ledger    cleanup.Ledger // of attempts, releases and cleanups without an answer: see Drain
+	renewals  scheduler
 	// Releases that did not return by their deadline. While there are some, Unlock with a ctx that
 	// can't end calls on another goroutine, so that it returns after 3 s whatever the library does
 	hung atomic.Int32
@@ -48,8 +49,9 @@ func New(l Locker, opts ...ClientOption) *Client {
 	if c.defaults.shared && c.defaults.handover > 0 {
 		c.defaults.refuse(outcome.Invalidf("locker.WithOtherSoftware does not go with locker.WithMaxHandovers, which passes others by"))
 	}
-	c.lines.shared, c.lines.holder, c.lines.maxHandovers = c.defaults.shared, c.defaults.holder, c.defaults.handover
-	w := &waiting{Locker: l, clock: wallclock.Of(l), lines: &c.lines, cleanups: c.cleanups, ledger: &c.ledger}
+	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
+	c.handovers.most, c.handovers.lines = c.defaults.handover, &c.lines
+	w := &waiting{Locker: l, clock: wallclock.Of(l), lines: &c.lines, handovers: &c.handovers, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
 	c.ends = w.ends
 	c.inner = w

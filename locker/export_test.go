@@ -36,9 +36,9 @@ func (c *Client) HandedOver() int { return HandedOver(c.locker) }
 // HandedOver is the same for what the middleware of a Client wraps.
 func HandedOver(l Locker) int {
 	w := l.(*waiting)
-	w.lines.mu.Lock()
-	defer w.lines.mu.Unlock()
-	return len(w.lines.handovers)
+	w.handovers.mu.Lock()
+	defer w.handovers.mu.Unlock()
+	return len(w.handovers.given)
 }
 
 // Locker is what middleware wraps.

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
@@ -34,75 +35,72 @@ func WithMaxHandovers(n int) ClientOption {
 // handOver gives the lease of a hold that Unlock has ended to the next waiter, if it may have it. Then
 // this hold sends nothing more.
 func (h *hold) handOver() bool {
-	if h.client.lines.maxHandovers == 0 {
+	if h.client.handovers.most == 0 {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.least != nil || h.moved || h.lease.Fence != 0 || h.lease.Owner != "" {
-		h.client.lines.notHandedOver(h.lease.Token)
+	if h.least != nil || h.moved {
+		h.client.handovers.forget(h.lease.Token)
 		return false
 	}
-	h.moved = h.client.lines.handOver(h.lease)
+	h.moved = h.client.handovers.give(h.lease)
 	return h.moved
+}
+
+// handovers are the leases of a Client that went from one hold to the next without a Release. Unlock
+// asks it whether the next waiter may have a lease.
+type handovers struct {
+	most  int    // of one lease, see WithMaxHandovers; 0: none. Set by New, as lines is
+	lines *lines // of the waiters
+
+	mu    sync.Mutex
+	given map[string]int // how often each lease was handed over whose last holder has not ended its hold, by its Token
+}
+
+// give hands the lease over to the head of its line, if that can take it and the lease was handed
+// over less often than it may be. Otherwise the lease ends here.
+func (hs *handovers) give(lease grant) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	n := hs.given[lease.Token]
+	lease.Granted = time.Now()
+	if lease.Fence != 0 || lease.Owner != "" || n >= hs.most || !hs.lines.offer(&lease) {
+		delete(hs.given, lease.Token)
+		return false
+	}
+	if hs.given == nil {
+		hs.given = map[string]int{}
+	}
+	hs.given[lease.Token] = n + 1
+	return true
+}
+
+// forget is for a lease that ends: a Release of it is sent.
+func (hs *handovers) forget(token string) {
+	if hs.most == 0 {
+		return
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	delete(hs.given, token)
+}
+
+// has tells whether a hold has handed the lease over to one that lasts.
+func (hs *handovers) has(token string) bool {
+	if hs.most == 0 {
+		return false
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.given[token] > 0
 }
 
 // Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
 // this Release is of a holder before, and middleware repeats it.
 func (w *waiting) Release(ctx context.Context, lease contract.Lease) error {
-	if w.lines.wasHandedOver(lease.Token) {
+	if w.handovers.has(lease.Token) {
 		return nil
 	}
 	return w.Locker.Release(ctx, lease)
-}
-
-// handOver gives the lease to the head of its line, if that can take it and the lease was handed over
-// less often than it may be. Otherwise the lease ends here, and is forgotten.
-func (ls *lines) handOver(lease grant) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	n, ln := ls.handovers[lease.Token], ls.find(lease.Key, "")
-	if n >= ls.maxHandovers || ln == nil || !ln.canTake(lease) {
-		delete(ls.handovers, lease.Token)
-		return false
-	}
-	if ls.handovers == nil {
-		ls.handovers = map[string]int{}
-	}
-	ls.handovers[lease.Token] = n + 1
-	lease.Granted = time.Now()
-	ln.handed = &lease
-	ln.wake()
-	return true
-}
-
-// notHandedOver is for a lease that ends: a Release of it is sent.
-func (ls *lines) notHandedOver(token string) {
-	if ls.maxHandovers == 0 {
-		return
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	delete(ls.handovers, token)
-}
-
-func (ls *lines) wasHandedOver(token string) bool {
-	if ls.maxHandovers == 0 {
-		return false
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return ls.handovers[token] > 0
-}
-
-// canTake tells whether the line has a head that sleeps and for which the lease is long enough. A
-// head with an attempt under way takes none: if the attempt hangs, the key would stay locked.
-func (ln *line) canTake(lease grant) bool {
-	return ln.idle == nil && !ln.busy && ln.handed == nil && time.Until(lease.Expires) > ln.ttl/2
-}
-
-// takeHanded takes the lease that was handed over to the head. The mutex is held.
-func (ln *line) takeHanded() (handed *grant) {
-	handed, ln.handed = ln.handed, nil
-	return handed
 }

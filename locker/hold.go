@@ -108,7 +108,7 @@ func (h *hold) end(cause error, now time.Time) (first bool) {
 		cancels = h.cancels()
 		h.handle = nil
 		if lost {
-			h.client.lines.notHandedOver(h.lease.Token) // what is left of it is released
+			h.client.handovers.forget(h.lease.Token) // what is left of it is released
 			h.told = make(chan struct{})
 			h.client.ledger.Begin() // before the context ends, until its cleanup is counted: see lossFollows
 		}

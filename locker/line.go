@@ -23,9 +23,6 @@ type lines struct {
 	shared bool                 // with other software: see WithOtherSoftware; set by New, as holder is
 	holder holder               // in tokens and the names of waiters
 	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
-
-	maxHandovers int            // of a lease, see WithMaxHandovers; set by New
-	handovers    map[string]int // so far, of each lease that was handed over and is held, by its Token
 }
 
 // line is a head, which is not in queue, and the waiters behind it. What the head learns stays with
@@ -370,6 +367,26 @@ func (ls *lines) forgetWatch(ln *line) {
 func (ln *line) unwatch() {
 	ln.watch.ctx.cancel()
 	ln.watch.begun, ln.watch.active = false, false
+}
+
+// offer hands the lease over to the head of its line, if that sleeps and the lease is long enough for
+// it. A head with an attempt under way takes none: if the attempt hangs, the key would stay locked.
+func (ls *lines) offer(lease *grant) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ln := ls.find(lease.Key, "")
+	if ln == nil || ln.idle != nil || ln.busy || ln.handed != nil || time.Until(lease.Expires) <= ln.ttl/2 {
+		return false
+	}
+	ln.handed = lease
+	ln.wake()
+	return true
+}
+
+// takeHanded takes the lease that was handed over to the head. The mutex is held.
+func (ln *line) takeHanded() (handed *grant) {
+	handed, ln.handed = ln.handed, nil
+	return handed
 }
 
 // wokenByStore wakes the line, unless this Client holds the lock: then the store reports the

@@ -48,7 +48,7 @@ func isTurn(t *testing.T, which string, p *waiter, want bool) {
 func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &granting{}
-		w := &waiting{Locker: store, lines: &lines{}, cleanups: cleanup.New(false)}
+		w := &waiting{Locker: store, lines: &lines{}, handovers: &handovers{}, cleanups: cleanup.New(false)}
 		ln, _ := w.lines.enter("key", "", time.Second, 0)
 		ln.handed = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
 		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}

@@ -417,21 +417,19 @@ func (h *hold) releaseOnce(ctx context.Context) error {
 // discard releases a lease that came too late for its caller. It does so at once, even if the store
 // was silent before: it has answered since.
 func (c *Client) discard(ctx context.Context, lease contract.Lease, ttl time.Duration) {
-	discard(ctx, c.locker, c.cleanups, &c.ledger, &c.lines, lease, ttl)
+	discard(ctx, c.locker, c.inner, lease, ttl)
 }
 
-func discard(
-	ctx context.Context, l Locker, cleanups *cleanup.Queue, ledger *cleanup.Ledger, lines *lines, lease contract.Lease, ttl time.Duration,
-) {
-	lines.notHandedOver(lease.Token)
+func discard(ctx context.Context, l Locker, w *waiting, lease contract.Lease, ttl time.Duration) {
+	w.handovers.forget(lease.Token)
 	remove := func(ctx context.Context) error {
 		err := releaseOnce(ctx, l, lease)
 		if err == nil {
-			lines.freed(lease.Key)
+			w.lines.freed(lease.Key)
 		}
 		return err
 	}
-	cleanups.Add(&countedContext{ctx, ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: remove, Done: ledger.Count()})
+	w.cleanups.Add(&countedContext{ctx, w.ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: remove, Done: w.ledger.Count()})
 }
 
 // releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone

@@ -24,15 +24,16 @@ import (
 //	   └───────────────── a new Token ◄──────────────────────┘
 type waiting struct {
 	Locker
-	clock    *wallclock.Clock // a test may set it; nil: the clock of the machine
-	lines    *lines
-	cleanups *cleanup.Queue
-	ledger   *cleanup.Ledger
-	server   func() string // that the Locker asks; empty: it does not tell
-	slowest  atomic.Int64  // the time.Duration that the slowest of the last answers took
-	ends     bool          // the calls of the Locker end by themselves: see package prompt
-	shared   atomic.Pointer[sharedContext]
-	timers   sync.Pool
+	clock     *wallclock.Clock // a test may set it; nil: the clock of the machine
+	lines     *lines
+	handovers *handovers
+	cleanups  *cleanup.Queue
+	ledger    *cleanup.Ledger
+	server    func() string // that the Locker asks; empty: it does not tell
+	slowest   atomic.Int64  // the time.Duration that the slowest of the last answers took
+	ends      bool          // the calls of the Locker end by themselves: see package prompt
+	shared    atomic.Pointer[sharedContext]
+	timers    sync.Pool
 
 	repeats repeats
 }
@@ -352,7 +353,7 @@ func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant)
 // none.
 func (w *waiting) discard(ctx context.Context, got *grant, req contract.Request) {
 	if got != nil {
-		discard(ctx, w, w.cleanups, w.ledger, w.lines, got.Lease, req.TTL)
+		discard(ctx, w, w, got.Lease, req.TTL)
 	}
 }
 
