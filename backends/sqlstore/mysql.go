@@ -41,6 +41,7 @@ type MySQL struct{ rows }
 // statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
 	c := configure("mysql", opts)
+	c.at.look(db)
 	s := &MySQL{over(databasePool{db, c.at, new(seen)}, c, dialectOf("mysql", time.Microsecond, mysqlError))}
 	s.dialect.atOnce = atOnce
 	s.own.prepare = mysqlBehind

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,14 +30,23 @@ func (p *place) Endpoint() string {
 	return addr
 }
 
-// locate puts the address before an error that does not have it.
+// locate puts the address before an error that does not have it, or how to give it.
 func (p *place) locate(err error) error {
+	if err == nil || p.system == "" || errors.As(err, new(backends.Invalid)) {
+		return err
+	}
 	addr := p.Endpoint()
-	if err == nil || addr == "" || errors.As(err, new(backends.Invalid)) || strings.Contains(err.Error(), addr) {
+	switch {
+	case addr == "" && !hostPort.MatchString(err.Error()):
+		return located{err, p.system + " (name its address with sqlstore.WithAddress)"}
+	case addr == "" || strings.Contains(err.Error(), addr):
 		return err
 	}
 	return located{err, p.system + " at " + addr}
 }
+
+// hostPort finds the address that a driver has told because it could not connect.
+var hostPort = regexp.MustCompile(`[\w\]]:\d{1,5}\b`)
 
 // located is an error of a server, with the address of the server.
 type located struct {
@@ -47,6 +57,30 @@ type located struct {
 
 func (e located) Unwrap() error { return e.error }
 func (e located) Error() string { return e.at + ": " + e.error.Error() }
+
+// look finds the address in the connector of a *sql.DB of github.com/go-sql-driver/mysql. So it is known
+// before there is a connection. No method tells it, and that package may not be imported here: this reads
+// DB.connector.cfg.Addr. Nothing is found if it has another form, as with a driver that wraps this one.
+func (p *place) look(db *sql.DB) {
+	if db == nil || p.Endpoint() != "" {
+		return
+	}
+	connector := field(reflect.ValueOf(db), "connector")
+	if addr := field(field(connector, "cfg"), "Addr"); addr.Kind() == reflect.String && addr.String() != "" {
+		p.addr.Store(addr.String())
+	}
+}
+
+// field is a field of a struct, or of the one that v leads to; not valid: there is none.
+func field(v reflect.Value, name string) reflect.Value {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
+}
 
 // ask asks the first connection of a *sql.DB for the address, which the *sql.DB itself does not tell.
 func (p *place) ask(c *sql.Conn) {

@@ -66,8 +66,8 @@ func WithMaxTTL(ttl time.Duration) Option {
 }
 
 // WithAddress says where the server is, for the texts of errors: a *sql.DB does not tell the address that it
-// connects to. Give it as host:port, without a password. A store over the driver of pgx learns it from its
-// first connection. [NewSQLite] ignores it.
+// connects to. Give it as host:port, without a password. It is not needed with the driver of pgx, which tells
+// the address with the first connection, nor with github.com/go-sql-driver/mysql. [NewSQLite] ignores it.
 func WithAddress(addr string) Option { return func(c *config) { c.at.addr.Store(addr) } }
 
 // configure makes the config of a store in a system whose servers are called so; empty: there is no server.
