@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 // start later open the other one, and get the locks that are held in the first. So every call that takes or
 // renews a lock looks whether the name still leads to the file: one stat.
 type file struct {
+	at    *place
 	mu    sync.Mutex
 	known bool
 	path  string      // empty: the database is in memory
@@ -54,6 +56,7 @@ func (f *file) find(ctx context.Context, on Executor) error {
 		return err
 	}
 	f.known = true
+	f.at.addr.Store(cmp.Or(f.path, inMemory))
 	if f.path != "" {
 		f.first, _ = os.Stat(f.path)
 	}

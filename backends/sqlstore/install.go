@@ -72,7 +72,7 @@ func postgresqlStatements() []string {
 // after 10 s if ctx has no deadline, as all functions that install do. What was begun then is undone by the
 // database, or done: call it again. A change of large tables may take longer: give ctx a deadline then.
 func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
-	return installing(ctx, db, postgresqlError, func(ctx context.Context) error {
+	return installing(ctx, db, postgresqlName, postgresqlError, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -93,11 +93,21 @@ func InstallPostgreSQLBy(ctx context.Context, run func(ctx context.Context, stat
 	return installed(ctx, postgresqlError, func(ctx context.Context) error { return run(ctx, postgresqlStatements()) })
 }
 
-func installing(ctx context.Context, db *sql.DB, classify func(error) *StatementError, run func(context.Context) error) error {
+func installing(
+	ctx context.Context, db *sql.DB, system string, classify func(error) *StatementError, run func(context.Context) error,
+) error {
 	if db == nil {
 		return backends.Invalid("lockstep: install: the *sql.DB is nil")
 	}
-	return installed(ctx, classify, run)
+	at := &place{system: system}
+	at.look(db)
+	return installed(ctx, classify, func(ctx context.Context) error {
+		err := run(ctx)
+		if at.Endpoint() != "" { // no option gives it here
+			err = at.locate(err)
+		}
+		return err
+	})
 }
 
 func installed(ctx context.Context, classify func(error) *StatementError, run func(context.Context) error) error {

@@ -40,13 +40,15 @@ type MySQL struct{ rows }
 // a field Number or Code, such as github.com/go-sql-driver/mysql. With its option interpolateParams=true each
 // statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
-	c := configure("mysql", opts)
+	c := configure(mysqlName, opts)
 	c.at.look(db)
 	s := &MySQL{over(databasePool{db, c.at, new(seen)}, c, dialectOf("mysql", time.Microsecond, mysqlError))}
 	s.dialect.atOnce = atOnce
 	s.own.prepare = mysqlBehind
 	return s
 }
+
+const mysqlName = "mysql" // in texts
 
 // inTheseFiles replaces what the files of this dialect have in braces.
 //
@@ -91,7 +93,7 @@ func MySQLSchema() string { return script("mysql", "schema") }
 // The user needs the rights to create and alter a table. Afterwards SELECT, INSERT, UPDATE and DELETE on that
 // table are enough.
 func InstallMySQL(ctx context.Context, db *sql.DB) error {
-	return installing(ctx, db, mysqlError, func(ctx context.Context) error {
+	return installing(ctx, db, mysqlName, mysqlError, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return err

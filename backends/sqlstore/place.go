@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"net"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,25 +15,23 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// A place is where the server of a store is, as far as it is known. It is there for the texts of errors.
+// A place is where the database of a store is, as far as it is known: the address of a server, or the path
+// of a file. It is there for the texts of errors.
 type place struct {
-	system string // empty: there is no server
+	system string
 	asked  atomic.Bool
 	addr   atomic.Value // a string
 }
 
-// Endpoint is the address of the server, or "".
+// Endpoint is the address or the path, or "".
 func (p *place) Endpoint() string {
-	if p.system == "" {
-		return ""
-	}
 	addr, _ := p.addr.Load().(string)
 	return addr
 }
 
 // locate puts the address before an error that does not have it, or how to give it.
 func (p *place) locate(err error) error {
-	if err == nil || p.system == "" || errors.As(err, new(backends.Invalid)) {
+	if err == nil || errors.As(err, new(backends.Invalid)) {
 		return err
 	}
 	addr := p.Endpoint()
@@ -48,7 +47,7 @@ func (p *place) locate(err error) error {
 // hostPort finds the address that a driver has told because it could not connect.
 var hostPort = regexp.MustCompile(`[\w\]]:\d{1,5}\b`)
 
-// located is an error of a server, with the address of the server.
+// located is an error with the address of the server, or the path of the file.
 type located struct {
 	error
 
@@ -58,9 +57,10 @@ type located struct {
 func (e located) Unwrap() error { return e.error }
 func (e located) Error() string { return e.at + ": " + e.error.Error() }
 
-// look finds the address in the connector of a *sql.DB of github.com/go-sql-driver/mysql. So it is known
-// before there is a connection. No method tells it, and that package may not be imported here: this reads
-// DB.connector.cfg.Addr. Nothing is found if it has another form, as with a driver that wraps this one.
+// look finds the address in the connector of a *sql.DB, so it is known before there is a connection. No method
+// tells it, and the packages of drivers may not be imported here. So this reads DB.connector.cfg.Addr of
+// github.com/go-sql-driver/mysql, or the DSN that database/sql keeps for a driver of SQLite. Nothing is
+// found if a connector has another form, as with a driver that wraps one of these.
 func (p *place) look(db *sql.DB) {
 	if db == nil || p.Endpoint() != "" {
 		return
@@ -69,7 +69,24 @@ func (p *place) look(db *sql.DB) {
 	if addr := field(field(connector, "cfg"), "Addr"); addr.Kind() == reflect.String && addr.String() != "" {
 		p.addr.Store(addr.String())
 	}
+	if dsn := field(connector, "dsn"); dsn.Kind() == reflect.String && p.system == sqliteName {
+		p.addr.Store(fileOf(dsn.String()))
+	}
 }
+
+// fileOf is the path in a DSN of SQLite.
+func fileOf(dsn string) string {
+	path, options, _ := strings.Cut(strings.TrimPrefix(dsn, "file:"), "?")
+	if path == "" || strings.Contains(options, "mode=memory") {
+		return inMemory
+	}
+	if u, err := url.PathUnescape(path); err == nil && strings.HasPrefix(dsn, "file:") {
+		path = u
+	}
+	return path
+}
+
+const inMemory = ":memory:"
 
 // field is a field of a struct, or of the one that v leads to; not valid: there is none.
 func field(v reflect.Value, name string) reflect.Value {
@@ -84,7 +101,7 @@ func field(v reflect.Value, name string) reflect.Value {
 
 // ask asks the first connection of a *sql.DB for the address, which the *sql.DB itself does not tell.
 func (p *place) ask(c *sql.Conn) {
-	if p.system == "" || p.Endpoint() != "" || p.asked.Swap(true) {
+	if p.system != postgresqlName || p.Endpoint() != "" || p.asked.Swap(true) {
 		return
 	}
 	_ = c.Raw(func(driver any) error {

@@ -63,15 +63,18 @@ type rowStore interface {
 // a field Code, such as modernc.org/sqlite or github.com/mattn/go-sqlite3. Its connections should have a
 // busy_timeout of some seconds, and synchronous NORMAL or FULL: see [SQLite.Check].
 func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
-	c := configure("", opts)
+	c := configure(sqliteName, opts)
+	c.at.look(db)
 	s := &SQLite{over(databasePool{db: db, at: c.at}, c, dialectOf("sqlite", time.Millisecond, sqliteError))}
 	s.own.prepare = func(context.Context, *databaseConn) (server int64, err error) { return 1, nil } // inPlace looks after the file
 	// SQLite waits for the lock of the file by sleeping. With the wait here, 64 goroutines take 1.6 to 1.9 times
 	// as many locks, and 8 as many as before: BenchmarkSQLiteGoroutines in bench/stores.
 	s.writing, s.granting, s.ending = make(slot, 1), make(slot, 1), make(slot, 1)
-	s.file = new(file)
+	s.file = &file{at: c.at}
 	return s
 }
+
+const sqliteName = "sqlite" // in texts
 
 // SQLiteSchema returns the statement that creates the table lockstep_lock. It may run again, also while
 // locks are held. The database must be in WAL mode, which `PRAGMA journal_mode = WAL` sets for good.
@@ -81,7 +84,7 @@ func SQLiteSchema() string { return script("sqlite", "schema") }
 // may call it at every start, several at once, also while locks are held. It refuses to replace what a newer
 // program has installed.
 func InstallSQLite(ctx context.Context, db *sql.DB) error {
-	return installing(ctx, db, sqliteError, func(ctx context.Context) error {
+	return installing(ctx, db, sqliteName, sqliteError, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return err

@@ -202,13 +202,16 @@ func TestTheAddressOfAMySQLServerThatFallsSilent(t *testing.T) {
 	}
 }
 
-// TestWordsOfErrorsOfSQLite: each error has the reason that SQLite gave, what became of the call and the next
-// step. There is no address.
+// TestWordsOfErrorsOfSQLite: each error has the path of the file, the reason that SQLite gave, what became of
+// the call and the next step. If neither the driver nor WithAddress tells the path, and the file can't be
+// opened, the text says how to give it.
 func TestWordsOfErrorsOfSQLite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare   func(t *testing.T, path string)
 		options   string
+		hidden    bool // the path, as no connection is had
+		inMemory  bool
 		limit     time.Duration // of the ctx
 		permanent bool
 		unknown   bool // otherwise nothing was done
@@ -221,7 +224,7 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 			says: []string{"attempt to write a readonly database", "remove mode=ro and immutable=1 from the DSN"}, works: "Inspect Check",
 		},
 		"a file that is no database": {
-			prepare: func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("no database", 100)) }, permanent: true,
+			prepare: func(t *testing.T, path string) { writeFile(t, path, strings.Repeat("no database", 100)) }, permanent: true, hidden: true,
 			says: []string{"file is not a database", "give the path of another file"},
 		},
 		"a file that stays locked": {
@@ -240,49 +243,100 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 			says: []string{"no such table: lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
 		},
 		"no file": {
-			prepare: func(*testing.T, string) {}, options: "?mode=rw",
+			prepare: func(*testing.T, string) {}, options: "?mode=rw", hidden: true,
 			says: []string{"unable to open database file", "there is no such file, or this user may not open it"},
 		},
+		"a database in memory": {
+			prepare: func(*testing.T, string) {}, inMemory: true, permanent: true,
+			says: []string{"no such table: lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "locks.db")
-			c.prepare(t, path)
-			store := sqlite.dial(t, "file:"+path+c.options).store()
-			needsRoom := strings.Repeat("a", 3000)
-			for call, fn := range map[string]func(context.Context) error{
-				"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "b", needsRoom, time.Hour); return err },
-				"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "a", "mine", time.Hour); return err },
-				"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "mine"); return err },
-				"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
-				"Check":    func(ctx context.Context) error { _, err := store.Check(ctx); return err },
-			} {
-				works := slices.Contains(strings.Fields(c.works), call)
-				ctx, cancel := context.WithCancel(t.Context())
-				if c.limit > 0 && !works {
-					ctx, cancel = context.WithTimeout(t.Context(), c.limit)
+		for _, by := range []string{"the driver", "WithAddress", "nobody"} {
+			t.Run(name+", path told by "+by, func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(t.TempDir(), "the locks.db")
+				c.prepare(t, path)
+				dsn := "file:" + path + c.options
+				if c.inMemory {
+					path, dsn = ":memory:", "file:"+path+"?mode=memory"
 				}
-				defer cancel()
-				err := fn(ctx)
-				if works != (err == nil) {
-					t.Errorf("%s = %v; works: %v", call, err, works)
+				db := sqlite.dial(t, dsn)
+				if by != "the driver" {
+					db.DB = sql.OpenDB(hidden{db.Driver(), dsn})
+					t.Cleanup(func() { _ = db.Close() })
 				}
-				if err == nil {
-					continue
+				var opts []sqlstore.Option
+				if by == "WithAddress" {
+					opts = append(opts, sqlstore.WithAddress(path))
 				}
-				if backends.Permanent(err) != c.permanent || backends.Unsent(err) == (c.permanent || c.unknown) || c.is != nil && !errors.Is(err, c.is) {
-					t.Errorf("%s: %v: permanent %v and not done %v; want permanent %v, unknown %v, and an error that is %v",
-						call, err, backends.Permanent(err), backends.Unsent(err), c.permanent, c.unknown, c.is)
+				store := db.store(opts...)
+				address := "sqlite at " + path
+				if by == "nobody" && c.hidden {
+					address = "sqlite (name its address with sqlstore.WithAddress)"
 				}
-				for _, word := range c.says {
-					if !strings.Contains(err.Error(), word) {
-						t.Errorf("%s: %v; want %q", call, err, word)
+				needsRoom := strings.Repeat("a", 3000)
+				for call, fn := range map[string]func(context.Context) error{
+					"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "b", needsRoom, time.Hour); return err },
+					"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "a", "mine", time.Hour); return err },
+					"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "mine"); return err },
+					"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
+					"Check":    func(ctx context.Context) error { _, err := store.Check(ctx); return err },
+				} {
+					works := slices.Contains(strings.Fields(c.works), call)
+					ctx, cancel := context.WithCancel(t.Context())
+					if c.limit > 0 && !works {
+						ctx, cancel = context.WithTimeout(t.Context(), c.limit)
+					}
+					defer cancel()
+					err := fn(ctx)
+					if works != (err == nil) {
+						t.Errorf("%s = %v; works: %v", call, err, works)
+					}
+					if err == nil {
+						continue
+					}
+					if backends.Permanent(err) != c.permanent || backends.Unsent(err) == (c.permanent || c.unknown) || c.is != nil && !errors.Is(err, c.is) {
+						t.Errorf("%s: %v: permanent %v and not done %v; want permanent %v, unknown %v, and an error that is %v",
+							call, err, backends.Permanent(err), backends.Unsent(err), c.permanent, c.unknown, c.is)
+					}
+					for _, word := range append(c.says, address) {
+						if !strings.Contains(err.Error(), word) {
+							t.Errorf("%s: %v; want %q", call, err, word)
+						}
 					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
+
+// No option can give an address to Install.
+func TestTheAddressInTheErrorsOfInstall(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "none", "locks.db")
+	if err := sqlstore.InstallSQLite(t.Context(), sqlite.dial(t, "file:"+file).DB); err == nil || !strings.Contains(err.Error(), "sqlite at "+file+": ") {
+		t.Errorf("InstallSQLite = %v; want the path %s", err, file)
+	}
+	hidden := sql.OpenDB(hidden{sqlite.dial(t, "").Driver(), "file:" + file})
+	t.Cleanup(func() { _ = hidden.Close() })
+	if err := sqlstore.InstallSQLite(t.Context(), hidden); err == nil || strings.Contains(err.Error(), "WithAddress") {
+		t.Errorf("InstallSQLite = %v; want no option", err)
+	}
+	server := mariadbtest.Start(t)
+	stranger := mariadb.dial(t, strings.Replace(server.DSN(), "root@", "stranger:"+password+"@", 1))
+	if err := sqlstore.InstallMySQL(t.Context(), stranger.DB); err == nil || !strings.Contains(err.Error(), "mysql at "+server.Addr()+": ") {
+		t.Errorf("InstallMySQL = %v; want the address %s", err, server.Addr())
+	}
+}
+
+// hidden is a connector that does not tell its DSN where the store looks for it.
+type hidden struct {
+	driver driver.Driver
+	name   string
+}
+
+func (h hidden) Connect(context.Context) (driver.Conn, error) { return h.driver.Open(h.name) }
+func (h hidden) Driver() driver.Driver                        { return h.driver }
 
 func installFile(t *testing.T, path string) {
 	t.Helper()
