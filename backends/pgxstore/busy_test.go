@@ -308,14 +308,27 @@ func TestARenewalCountsOnlyOnTheServerThatGrants(t *testing.T) {
 func TestCheckFindsAPoolThatIsTooSmall(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off")
 	install(t, server.DSN())
-	for most, want := range map[int32]bool{1: true, 2: true, 3: false} {
-		r, err := pgxstore.New(application(t, server.DSN(), most), pgxstore.WithoutWakes()).Check(t.Context())
-		found := false
-		for _, f := range r.Findings {
-			found = found || f.Problem == sqlstore.ProblemPool
+	const lost = "those that are held are lost"
+	for most, want := range map[int]bool{1: true, 2: true, 3: false} {
+		db, err := sql.Open("pgx", server.DSN())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err != nil || found != want || r.Err(sqlstore.ProblemPersistence) != nil {
-			t.Errorf("%d connections: %v, %v; want a finding: %v", most, r, err, want)
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxOpenConns(most)
+		for by, store := range map[string]*sqlstore.PostgreSQL{
+			"pgx":          pgxstore.New(application(t, server.DSN(), int32(most)), pgxstore.WithoutWakes()),
+			"database/sql": sqlstore.NewPostgreSQL(db),
+		} {
+			r, err := store.Check(t.Context())
+			found := false
+			for _, f := range r.Findings {
+				// the store opens connections beside a pool of pgx
+				found = found || f.Problem == sqlstore.ProblemPool && strings.Contains(f.Consequence, lost) == (by == "database/sql")
+			}
+			if err != nil || found != want || r.Err(sqlstore.ProblemPersistence) != nil {
+				t.Errorf("%d connections of %s: %v, %v; want a finding: %v", most, by, r, err, want)
+			}
 		}
 	}
 }

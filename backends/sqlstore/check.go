@@ -131,7 +131,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
 	}
 	r.clock(now, before)
 	s.checkWakes(ctx, &r)
-	r.checkPool(s.pool.Max())
+	r.checkPool(s.pool, s.own.open != nil)
 	return r, nil
 }
 

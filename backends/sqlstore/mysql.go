@@ -306,7 +306,7 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 			"the server runs with sysdate-is-now")
 	}
 	r.clock(now, before)
-	r.checkPool(databasePool{db: s.db, at: s.config.at}.Max())
+	r.checkPool(databasePool{db: s.db}, false)
 	return r, nil
 }
 

@@ -61,12 +61,19 @@ func (e *PoolError) Unsent() bool { return true }
 // ErrorType is pool_exhausted.
 func (e *PoolError) ErrorType() string { return "pool_exhausted" }
 
-// checkPool adds a finding about a pool that can be too small for locks and the application.
-func (r *Report) checkPool(connections int, remedy string) {
-	if connections > 0 && connections < leastPool {
-		r.find(ProblemPool, false, "transactions of the application can use all of it, and then no lock can be taken: "+
-			"give the locks a pool of their own, or make this one larger ("+remedy+")", "the pool has at most %d connections", connections)
+// checkPool adds a finding about a pool that can be too small for locks and the application. Unless the store
+// opens connections beside the pool, one as small as that has no reserve either.
+func (r *Report) checkPool(p pool, opens bool) {
+	connections, remedy := p.Max()
+	if connections <= 0 || connections >= leastPool {
+		return
 	}
+	then := "no lock can be taken or renewed, so those that are held are lost"
+	if opens {
+		then = "no lock can be taken"
+	}
+	r.find(ProblemPool, false, "transactions of the application can use all of it, and then "+then+": "+
+		"give the locks a pool of their own, or make this one larger ("+remedy+")", "the limit of connections of the pool is %d", connections)
 }
 
 const leastPool = 3 // one for the locks, and two for the application

@@ -248,6 +248,7 @@ func (s *SQLite) Check(ctx context.Context) (_ Report, err error) {
 	if busy < leastBusyTimeout.Milliseconds() {
 		r.find(ProblemBusy, false, "calls fail when several programs write: set it to 5000 for each connection, in the DSN", "busy_timeout is %d ms", busy)
 	}
+	r.checkPool(databasePool{db: s.db}, false)
 	return r, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,31 +88,34 @@ func areNotLost(t *testing.T, d dialect) {
 }
 
 func TestAPoolThatIsTooSmallToShareKeepsNoConnectionFromTheApplication(t *testing.T) {
-	db := mariadb.fresh(t)
-	for most := 1; most <= 4; most++ {
-		app := mariadb.dial(t, db.dsn)
-		app.SetMaxOpenConns(most)
-		store := sqlstore.NewMySQL(app.DB)
-		l, err := locker.New(single.New(store)).Lock(t.Context(), fmt.Sprint(most))
-		if err != nil {
-			t.Fatal(err)
+	both(t, func(t *testing.T, d dialect) {
+		db := d.fresh(t)
+		for most := 1; most <= 4; most++ {
+			app := d.dial(t, db.dsn)
+			app.SetMaxOpenConns(most)
+			store := app.store()
+			l, err := locker.New(single.New(store)).Lock(t.Context(), fmt.Sprint(most))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept, want := app.Stats().InUse, most/3; kept != want {
+				t.Errorf("of %d connections %d are kept; want %d", most, kept, want)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "no connection is kept", func() bool { return app.Stats().InUse == 0 })
+			r, err := store.Check(t.Context())
+			found := false
+			for _, f := range r.Findings {
+				found = found || f.Problem == sqlstore.ProblemPool && !f.Unsafe &&
+					strings.Contains(f.Consequence, "no lock can be taken or renewed") && strings.Contains(f.Consequence, "SetMaxOpenConns")
+			}
+			if err != nil || found != (most < 3) {
+				t.Errorf("Check of %d connections = %v, %v", most, r, err)
+			}
 		}
-		if kept, want := app.Stats().InUse, most/3; kept != want {
-			t.Errorf("of %d connections %d are kept; want %d", most, kept, want)
-		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-		eventually(t, "no connection is kept", func() bool { return app.Stats().InUse == 0 })
-		r, err := store.Check(t.Context())
-		found := false
-		for _, f := range r.Findings {
-			found = found || f.Problem == sqlstore.ProblemPool && !f.Unsafe
-		}
-		if err != nil || found != (most < 3) {
-			t.Errorf("Check of %d connections = %v, %v", most, r, err)
-		}
-	}
+	})
 }
 
 // A waiter gives its connection back after each attempt.

@@ -49,7 +49,7 @@ func TestCheckOfSQLite(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := check(t, db)
-		wantProblems(t, r, want)
+		wantProblems(t, r, want, sqlstore.ProblemPool)
 		if r.Err() == nil || r.Err(want) != nil {
 			t.Errorf("%s: Err = %v; want an unsafe finding", dsn, r.Err())
 		}

@@ -70,6 +70,9 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 	}, nil
 }
 
+// ownDB is the remedy for a pool of database/sql that is too small.
+const ownDB = "give the locks a *sql.DB of their own, or SetMaxOpenConns(3) or more"
+
 func remedyMySQL(f backends.Finding) string {
 	set := func(setting string) string { return `mysql -e "SET GLOBAL ` + setting + `", and in my.cnf` }
 	switch f.Problem {
@@ -96,7 +99,7 @@ func remedyMySQL(f backends.Finding) string {
 		}
 		return set("innodb_flush_log_at_trx_commit = 1")
 	case sqlstore.ProblemPool:
-		return "give the locks a *sql.DB of their own, or SetMaxOpenConns(3) or more"
+		return ownDB
 	case sqlstore.ProblemTransactions:
 		return "autocommit=true in the DSN of the programs, and " + set("autocommit = ON")
 	case sqlstore.ProblemReplicas:

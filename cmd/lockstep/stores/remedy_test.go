@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/sqlstore"
 )
 
 // A finding without something to type is of little use. The kinds of findings are read from the source
@@ -33,6 +34,17 @@ func TestEveryFindingHasARemedy(t *testing.T) {
 			if !found {
 				t.Errorf("%s: nothing to type against %s", folder, problem)
 			}
+		}
+	}
+}
+
+// The command has connections enough, but a program may print what it has found.
+func TestEveryDatabaseHasARemedyForASmallPool(t *testing.T) {
+	for name, remedy := range map[string]func(backends.Finding) string{
+		"PostgreSQL": remedyPostgreSQL, "MySQL": remedyMySQL, "SQLite": remedySQLite,
+	} {
+		if text := remedy(backends.Finding{Problem: sqlstore.ProblemPool}); !strings.Contains(text, "3") {
+			t.Errorf("%s: %q; want how to have 3 connections", name, text)
 		}
 	}
 }

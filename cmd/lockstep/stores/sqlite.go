@@ -84,6 +84,8 @@ func remedySQLite(f backends.Finding) string {
 		return "lockstep install, while no program has the file open"
 	case sqlstore.ProblemBusy:
 		return "_pragma=busy_timeout(5000) in the DSN of the programs"
+	case sqlstore.ProblemPool:
+		return ownDB
 	}
 	return ""
 }
