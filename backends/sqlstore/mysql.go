@@ -221,7 +221,8 @@ func (s *MySQL) variables(ctx context.Context) (map[string]string, error) {
 	for _, statement := range []string{
 		`SHOW VARIABLES WHERE Variable_name IN ('version', 'server_uuid', 'hostname', 'port', 'datadir', 'read_only', 'super_read_only',
 			'autocommit', 'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'sync_binlog', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_cluster_address', 'group_replication_group_name',
-			'group_replication_single_primary_mode', 'rpl_semi_sync_master_timeout', 'rpl_semi_sync_source_timeout', 'transaction_isolation', 'tx_isolation')`,
+			'group_replication_single_primary_mode', 'transaction_isolation', 'tx_isolation', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled',
+			'rpl_semi_sync_master_timeout', 'rpl_semi_sync_source_timeout', 'rpl_semi_sync_master_wait_no_slave', 'rpl_semi_sync_source_wait_no_replica')`,
 		`SHOW STATUS WHERE Variable_name IN ('Uptime', 'Slaves_connected', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`,
 	} {
 		if err := s.pairs(ctx, statement, all); err != nil {
@@ -344,20 +345,50 @@ func (r *Report) inMySQL(is map[string]string, engine string) {
 		r.find(ProblemReplicas, false, "a replica that falls behind forgets locks that are held, and a failover grants them again: set it to ROW or MIXED",
 			"binlog_format is STATEMENT")
 	}
-	waits := is["rpl_semi_sync_master_status"] == "ON" || is["rpl_semi_sync_source_status"] == "ON"
-	limit, err := strconv.Atoi(cmp.Or(is["rpl_semi_sync_master_timeout"], is["rpl_semi_sync_source_timeout"]))
-	switch patience := time.Duration(limit) * time.Millisecond; {
-	case r.Standbys == 0:
-	case !waits:
+	if r.Standbys > 0 {
+		r.semiSynchronous(is)
+	}
+	if name, level := first(is, "transaction_isolation", "tx_isolation"); level == "SERIALIZABLE" {
+		r.find(ProblemIsolation, false, "transactions of the application wait for more rows; the store needs no more than READ COMMITTED", "%s is %s", name, level)
+	}
+}
+
+// semiSynchronous adds the findings about what a commit waits for if there are replicas. They name the
+// variables of the server: MariaDB and MySQL before 8.0.26 have others than MySQL since.
+func (r *Report) semiSynchronous(is map[string]string) {
+	enabled, on := first(is, "rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled")
+	_, status := first(is, "rpl_semi_sync_source_status", "rpl_semi_sync_master_status")
+	timeout, limit := first(is, "rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout")
+	alone, waits := first(is, "rpl_semi_sync_source_wait_no_replica", "rpl_semi_sync_master_wait_no_slave")
+	if status != "ON" {
+		switch on {
+		case "":
+			enabled, on = "the plugin rpl_semi_sync_source", "not installed"
+		case "ON":
+			on = "ON, but no replica takes part"
+		}
 		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it: use semi-synchronous replication",
-			"%d replicas are connected, and a commit waits for none", r.Standbys)
-	case err == nil && patience < leastPatience:
+			"%d replicas are connected, and a commit waits for none: %s is %s", r.Standbys, enabled, on)
+		return
+	}
+	if ms, err := strconv.Atoi(limit); err == nil && time.Duration(ms)*time.Millisecond < leastPatience {
 		r.find(ProblemReplicas, false, "a lock granted after that may be granted again after a failover: with a longer limit, none is granted while no replica answers",
-			"a commit waits for a replica for %v", patience)
+			"a commit waits for a replica for %v: %s is %s", time.Duration(ms)*time.Millisecond, timeout, limit)
 	}
-	if level := cmp.Or(is["transaction_isolation"], is["tx_isolation"]); level == "SERIALIZABLE" {
-		r.find(ProblemIsolation, false, "transactions of the application wait for more rows; the store needs no more than READ COMMITTED", "transaction_isolation is %s", level)
+	if waits == "OFF" {
+		r.find(ProblemReplicas, false, "a lock granted then may be granted again after a failover: set it to ON",
+			"a commit waits for nobody once no replica is connected: %s is OFF", alone)
 	}
+}
+
+// first is the first variable that the server has.
+func first(is map[string]string, names ...string) (name, value string) {
+	for _, name := range names {
+		if value, has := is[name]; has {
+			return name, value
+		}
+	}
+	return names[0], ""
 }
 
 // leastPatience is a limit for semi-synchronous replication that a failover comes before.

@@ -137,9 +137,36 @@ func TestFindingsAboutClusters(t *testing.T) {
 	if len(r.Findings) != 0 {
 		t.Errorf("a good server: %v", r.Findings)
 	}
-	r = Report{Standbys: 1}
-	good["rpl_semi_sync_master_status"] = "ON"
-	if r.inMySQL(good, "InnoDB"); len(r.Findings) != 0 {
-		t.Errorf("a server with a semi-synchronous replica: %v", r.Findings)
+}
+
+// The variables have the names of the server that was asked.
+func TestFindingsAboutReplicasOfMySQL(t *testing.T) {
+	for what, c := range map[string]struct {
+		settings string // beside good ones
+		want     string // the detail of the one finding; empty: there is none
+	}{
+		"MariaDB":               {"rpl_semi_sync_master_enabled=ON rpl_semi_sync_master_status=ON rpl_semi_sync_master_timeout=3600000 rpl_semi_sync_master_wait_no_slave=ON", ""},
+		"MySQL":                 {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=ON rpl_semi_sync_source_timeout=3600000 rpl_semi_sync_source_wait_no_replica=ON", ""},
+		"MariaDB, off":          {"rpl_semi_sync_master_enabled=OFF rpl_semi_sync_master_status=OFF", "1 replicas are connected, and a commit waits for none: rpl_semi_sync_master_enabled is OFF"},
+		"MySQL, off":            {"rpl_semi_sync_source_enabled=OFF rpl_semi_sync_source_status=OFF", "1 replicas are connected, and a commit waits for none: rpl_semi_sync_source_enabled is OFF"},
+		"MySQL, no plugin":      {"", "1 replicas are connected, and a commit waits for none: the plugin rpl_semi_sync_source is not installed"},
+		"MySQL, not a replica":  {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=OFF", "1 replicas are connected, and a commit waits for none: rpl_semi_sync_source_enabled is ON, but no replica takes part"},
+		"MariaDB, not for long": {"rpl_semi_sync_master_enabled=ON rpl_semi_sync_master_status=ON rpl_semi_sync_master_timeout=10000", "a commit waits for a replica for 10s: rpl_semi_sync_master_timeout is 10000"},
+		"MySQL, not for long":   {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=ON rpl_semi_sync_source_timeout=10000", "a commit waits for a replica for 10s: rpl_semi_sync_source_timeout is 10000"},
+		"MariaDB, not alone":    {"rpl_semi_sync_master_enabled=ON rpl_semi_sync_master_status=ON rpl_semi_sync_master_wait_no_slave=OFF", "a commit waits for nobody once no replica is connected: rpl_semi_sync_master_wait_no_slave is OFF"},
+		"MySQL, not alone":      {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=ON rpl_semi_sync_source_wait_no_replica=OFF", "a commit waits for nobody once no replica is connected: rpl_semi_sync_source_wait_no_replica is OFF"},
+	} {
+		is := map[string]string{"read_only": "OFF", "autocommit": "ON", "innodb_flush_log_at_trx_commit": "1"}
+		for _, setting := range strings.Fields(c.settings) {
+			name, value, _ := strings.Cut(setting, "=")
+			is[name] = value
+		}
+		r := Report{Standbys: 1}
+		r.inMySQL(is, "InnoDB")
+		switch {
+		case c.want == "" && len(r.Findings) == 0:
+		case c.want == "" || len(r.Findings) != 1 || r.Findings[0].Detail != c.want || r.Findings[0].Problem != ProblemReplicas || r.Err() != nil:
+			t.Errorf("%s: %v; want %q alone, not unsafe", what, r.Findings, c.want)
+		}
 	}
 }

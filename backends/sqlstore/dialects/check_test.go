@@ -133,12 +133,21 @@ func TestCheckOfMariaDBTellsHowLongACommitWaitsForAReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, check(t, db.db))
-	db.set("source_timeout", 10_000)
-	if r := check(t, db.db); r.Err() != nil || !strings.Contains(r.String(), "a commit waits for a replica for 10s") {
-		t.Errorf("Check = %v; want a finding that is not unsafe", r)
+	// found sets a variable, and wants a finding that names it and is not unsafe.
+	found := func(name string, to int, want string) {
+		t.Helper()
+		db.set(name, to)
+		r := check(t, db.db)
+		wantProblems(t, r, sqlstore.ProblemReplicas)
+		if r.Err() != nil || !strings.Contains(r.String(), want) || !strings.Contains(r.String(), db.variable(name)+" is ") {
+			t.Errorf("Check = %v; want %q, and the name %s", r, want, db.variable(name))
+		}
 	}
-	db.set("source_enabled", 0)
-	wantProblems(t, check(t, db.db), sqlstore.ProblemReplicas)
+	found("source_timeout", 10_000, "a commit waits for a replica for 10s")
+	db.set("source_timeout", int(time.Hour.Milliseconds()))
+	found("source_wait_no_replica", 0, "a commit waits for nobody once no replica is connected")
+	db.set("source_wait_no_replica", 1)
+	found("source_enabled", 0, "a commit waits for none")
 }
 
 // A replica that is sent statements runs them later than the server did. So it finds ended what was renewed.

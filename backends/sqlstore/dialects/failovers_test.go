@@ -121,10 +121,15 @@ func (p *pair) dial(s *mariadbtest.Server) admin {
 // set sets a variable of semi-synchronous replication.
 func (a admin) set(name string, to int) {
 	a.t.Helper()
+	a.exec(fmt.Sprint("SET GLOBAL ", a.variable(name), " = ", to))
+}
+
+// variable is a variable of semi-synchronous replication, by its name in MySQL.
+func (a admin) variable(name string) string {
 	if !a.mysql {
 		name = strings.NewReplacer("source", "master", "replica", "slave").Replace(name)
 	}
-	a.exec(fmt.Sprint("SET GLOBAL rpl_semi_sync_", name, " = ", to))
+	return "rpl_semi_sync_" + name
 }
 
 // status is what SHOW ... STATUS says, by its name in MySQL or that in MariaDB.

@@ -103,15 +103,30 @@ func remedyMySQL(f backends.Finding) string {
 	case sqlstore.ProblemTransactions:
 		return "autocommit=true in the DSN of the programs, and " + set("autocommit = ON")
 	case sqlstore.ProblemReplicas:
-		switch {
-		case strings.HasPrefix(f.Detail, "binlog_format"):
+		if strings.HasPrefix(f.Detail, "binlog_format") {
 			return set("binlog_format = ROW")
-		case strings.HasPrefix(f.Detail, "a commit waits"):
-			return set("rpl_semi_sync_master_timeout = 3600000")
 		}
-		return set("rpl_semi_sync_master_enabled = ON") + "; or show LOCKSTEP_FENCE to the resource"
+		return semiSynchronous(f.Detail, set)
 	case sqlstore.ProblemIsolation:
-		return set("tx_isolation = 'READ-COMMITTED'")
+		name, _, _ := strings.Cut(f.Detail, " is ")
+		return set(name + " = 'READ-COMMITTED'")
 	}
 	return ""
+}
+
+// semiSynchronous is the remedy for a finding about semi-synchronous replication, whose detail ends with the
+// variable of the server and its value.
+func semiSynchronous(detail string, set func(setting string) string) string {
+	_, setting, _ := strings.Cut(detail, ": ")
+	name, value, _ := strings.Cut(setting, " is ")
+	switch {
+	case value == "not installed":
+		return `mysql -e "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'" (before 8.0.26, master for source), and rpl_semi_sync_replica on each replica`
+	case strings.HasSuffix(value, "takes part"):
+		replica := strings.NewReplacer("source", "replica", "master", "slave").Replace(name)
+		return "on each replica " + set(replica+" = ON") + ", then STOP REPLICA and START REPLICA"
+	case strings.HasSuffix(name, "_timeout"):
+		return set(name + " = 3600000")
+	}
+	return set(name+" = ON") + "; or show LOCKSTEP_FENCE to the resource"
 }

@@ -49,6 +49,27 @@ func TestEveryDatabaseHasARemedyForASmallPool(t *testing.T) {
 	}
 }
 
+// The variables of MySQL and MariaDB have several names. A remedy has those of the server that was asked.
+func TestRemediesOfMySQLNameTheVariablesOfTheServer(t *testing.T) {
+	none := "2 replicas are connected, and a commit waits for none: "
+	for detail, want := range map[string]string{
+		none + "rpl_semi_sync_source_enabled is OFF":                                                          "SET GLOBAL rpl_semi_sync_source_enabled = ON",
+		none + "rpl_semi_sync_master_enabled is OFF":                                                          "SET GLOBAL rpl_semi_sync_master_enabled = ON",
+		none + "the plugin rpl_semi_sync_source is not installed":                                             "INSTALL PLUGIN rpl_semi_sync_source",
+		none + "rpl_semi_sync_source_enabled is ON, but no replica takes part":                                "SET GLOBAL rpl_semi_sync_replica_enabled = ON",
+		none + "rpl_semi_sync_master_enabled is ON, but no replica takes part":                                "SET GLOBAL rpl_semi_sync_slave_enabled = ON",
+		"a commit waits for a replica for 10s: rpl_semi_sync_source_timeout is 10000":                         "SET GLOBAL rpl_semi_sync_source_timeout = 3600000",
+		"a commit waits for nobody once no replica is connected: rpl_semi_sync_source_wait_no_replica is OFF": "SET GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
+	} {
+		if got := remedyMySQL(backends.Finding{Problem: sqlstore.ProblemReplicas, Detail: detail}); !strings.Contains(got, want) {
+			t.Errorf("%s: %s; want %s", detail, got, want)
+		}
+	}
+	if got := remedyMySQL(backends.Finding{Problem: sqlstore.ProblemIsolation, Detail: "transaction_isolation is SERIALIZABLE"}); !strings.Contains(got, "GLOBAL transaction_isolation =") {
+		t.Errorf("isolation: %s", got)
+	}
+}
+
 // problemsIn are the values of the constants Problem….
 func problemsIn(t *testing.T, path string) (all []backends.Problem) {
 	t.Helper()
