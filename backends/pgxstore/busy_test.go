@@ -12,9 +12,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/daemon"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/strategies/single"
@@ -252,6 +254,69 @@ func holdsUpNoOther(
 			}
 		}
 		return err == nil && n == len(free)
+	})
+}
+
+// Each error is a line in the log of the server, and a guard may keep a row for long. A row that nobody has is
+// told apart from one that is locked.
+func TestACallThatMeetsALockedRowLeavesNoErrorInTheLog(t *testing.T) {
+	const life = 30 * time.Second
+	server := pgtest.Start(t, "fsync=off")
+	install(t, server.DSN())
+	pool := application(t, server.DSN(), 2)
+	store := pgxstore.New(pool, pgxstore.WithoutWakes())
+	if r, err := store.SetNX(t.Context(), "lock", "token", life); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	if r, err := store.Enter(t.Context(), "holds", "token", life, backends.Admission{}); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	calls := map[string]func(ctx context.Context, key, hold string) (bool, error){
+		"ExpireIf": func(ctx context.Context, key, _ string) (bool, error) {
+			return store.ExpireIf(ctx, key, "token", life)
+		},
+		"Renew": func(ctx context.Context, _, key string) (bool, error) {
+			return store.Renew(ctx, key, "token", life)
+		},
+		"DeleteIf": func(ctx context.Context, key, _ string) (bool, error) { return store.DeleteIf(ctx, key, "token") },
+		"Leave":    func(ctx context.Context, _, key string) (bool, error) { return store.Leave(ctx, key, "token") },
+	}
+	guard, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = guard.Rollback(context.Background()) }()
+	if _, err := guard.Exec(t.Context(), "SELECT FROM lockstep.lock FOR SHARE"); err != nil {
+		t.Fatal(err)
+	}
+	other, err := pool.Begin(t.Context()) // now calls have the connections of the reserve alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Rollback(context.Background()) }()
+	for name, call := range calls {
+		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+		defer cancel()
+		if ok, err := call(ctx, "lock", "holds"); ok || !errors.Is(err, context.DeadlineExceeded) || backends.Permanent(err) {
+			t.Errorf("%s of a row that is locked = %v, %v", name, ok, err)
+		}
+		if ok, err := call(t.Context(), "none", "none"); ok || err != nil {
+			t.Errorf("%s of a row that nobody has = %v, %v", name, ok, err)
+		}
+	}
+	if err := guard.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ExpireIf", "Renew", "DeleteIf", "Leave"} {
+		if ok, err := calls[name](t.Context(), "lock", "holds"); !ok || err != nil {
+			t.Errorf("%s = %v, %v", name, ok, err)
+		}
+	}
+	server.With(func(p *daemon.Process) error {
+		if n := strings.Count(p.Log(), "lock timeout"); n > 0 {
+			t.Errorf("%d calls waited for a row, says the log:\n%s", n, p.Log())
+		}
+		return nil
 	})
 }
 

@@ -142,20 +142,37 @@ func (s *PostgreSQL) grant(
 func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, args ...any) (bool, error) {
 	var outcome int64
 	err := s.own.holder(ctx, first, func(ctx context.Context, c Conn, kept bool) error {
-		statement := "SELECT outcome FROM lockstep." + function + "($1,$2,$3)"
-		if kept {
-			// The least that a server can be told. It is for this statement alone, since a pooler may give the
-			// connection to somebody else. The key is taken from the setting, so it is set first.
-			statement = "SELECT outcome FROM set_config('lock_timeout','1ms',true) AS c, lockstep." + function +
-				"(CASE WHEN c <> '' THEN $1::bytea END,$2,$3)"
+		if !kept {
+			return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
 		}
-		return c.Row(ctx, statement, args, &outcome)
+		err := c.Row(ctx, strings.Replace(holderAtOnce, "function", function, 1), args, &outcome)
+		if err == nil && outcome == rowLocked {
+			err = errRowLocked{}
+		}
+		return err
 	})
 	if err != nil {
 		return false, s.explain(ctx, err)
 	}
 	return outcome == done, outcomeError(outcome)
 }
+
+// holderAtOnce calls a function that waits for no row. A row that somebody has locked is an outcome, since the
+// server would write each error into its log. The limit is the least that a server can be told, for what the
+// function may still wait for. It is for this statement alone, since a pooler may give the connection to
+// somebody else.
+const (
+	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR UPDATE SKIP LOCKED)
+	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1) THEN lockstep.function($1,$2,$3) ELSE -1 END
+	FROM set_config('lock_timeout','1ms',true)`
+	rowLocked = -1
+)
+
+// errRowLocked is what the server would say of a row that somebody has locked.
+type errRowLocked struct{}
+
+func (errRowLocked) Error() string    { return "a transaction has locked the row of the key" }
+func (errRowLocked) SQLState() string { return "55P03" }
 
 // RowLimit is how long a call waits for a row on the connection that listens, if that is lent to it: a transaction
 // of the application may have the row, and other calls want the connection.
