@@ -17,9 +17,8 @@ func WithoutAbandonedRenewal() Option { return func(c *config) { c.abandonedStop
 // abandonment is whether a hold was abandoned. A lock that a program has forgotten is reported, and is
 // not kept in silence. The mutex of the hold guards it.
 type abandonment struct {
-	stops bool // the option: an abandoned hold is not renewed
-	seen  bool // the Lock is garbage, and was not unlocked
-	told  bool // an Extend has reported it
+	seen bool // the Lock is garbage, and was not unlocked
+	told bool // an Extend has reported it
 }
 
 // abandoned is called by the runtime when the Lock and all contexts below it are garbage. See
@@ -32,18 +31,23 @@ func abandoned(of weak.Pointer[hold]) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over != nil || h.unlock.begun {
+	if h.over.cause != nil || h.unlock.begun {
 		return
 	}
-	h.abandoned.seen = true
-	h.extend = h.extend && !h.abandoned.stops
+	h.extensions.abandoned.seen = true
 }
 
 // tellAbandoned is true once, for the Extend that reports it to middleware.
 func (h *hold) tellAbandoned() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first := h.abandoned.seen && !h.abandoned.told
-	h.abandoned.told = h.abandoned.seen
+	a := &h.extensions.abandoned
+	first := a.seen && !a.told
+	a.told = a.seen
 	return first
+}
+
+// isRenewed tells whether the Client renews the lease by itself. The mutex is held.
+func (h *hold) isRenewed() bool {
+	return h.renewed && !(h.extensions.abandoned.seen && h.abandonedStop)
 }

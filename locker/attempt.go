@@ -257,11 +257,7 @@ func (a *attempt) remove(known, granted bool) {
 
 // release ends a lease that nobody wants. Key and Token suffice to name it.
 func (a *attempt) release(ctx context.Context) error {
-	err := a.w.Locker.Release(ctx, contract.Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
-	if errors.Is(err, ErrLost) {
-		return nil
-	}
-	return err
+	return releaseOnce(ctx, a.w.Locker, contract.Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
 }
 
 // isSilent tells whether an attempt had no answer, or was not sent since others had none.

@@ -288,5 +288,5 @@ func (c *Client) nested(ctx, above context.Context, key, owner string) nesting {
 func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.over == nil && !h.lease.ended(time.Now())
+	return h.over.cause == nil && !h.lease.ended(time.Now())
 }

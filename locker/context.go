@@ -32,7 +32,7 @@ func (c *holdContext) Err() error {
 	switch {
 	case ctx != nil:
 		return ctx.Err()
-	case over != nil && !c.hold.stopped:
+	case over != nil && !c.hold.over.stopped:
 		return context.Canceled
 	}
 	return c.hold.parent.Err()

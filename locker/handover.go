@@ -34,18 +34,17 @@ func WithMaxHandovers(n int) ClientOption {
 
 // handOver gives the lease of a hold that Unlock has ended to the next waiter, if it may have it. Then
 // this hold sends nothing more.
-func (h *hold) handOver() bool {
+func (h *hold) handOver() {
 	if h.client.handovers.most == 0 {
-		return false
+		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.least != nil || h.moved {
+	if h.minHold > 0 || h.over.moved {
 		h.client.handovers.forget(h.lease.Token)
-		return false
+		return
 	}
-	h.moved = h.client.handovers.give(h.lease)
-	return h.moved
+	h.over.moved = h.client.handovers.give(h.lease)
 }
 
 // handovers are the leases of a Client that went from one hold to the next without a Release. Unlock

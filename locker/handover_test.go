@@ -183,6 +183,21 @@ func TestANumberedOwnedLostOrEndingLeaseIsNotHandedOver(t *testing.T) {
 			mustUnlock(t, again)
 		}, locker.WithMaxHandovers(100))
 	})
+	t.Run("lost by the maximum hold, and kept until Unlock", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			l := mustLock(t, c, "key", locker.WithMaxHold(time.Second))
+			next := take(t, c, "key")
+			<-l.Context().Done()
+			if err := l.Unlock(t.Context()); !errors.Is(err, locker.ErrLost) {
+				t.Errorf("Unlock = %v", err)
+			}
+			again := <-next
+			if again.Lease().Token == l.Lease().Token {
+				t.Error("a lost lease was handed over")
+			}
+			mustUnlock(t, again)
+		}, locker.WithMaxHandovers(100))
+	})
 }
 
 // The ctx of the head ends at the moment of the handover.

@@ -16,7 +16,7 @@ func BenchmarkScheduler(b *testing.B) {
 	s.origin = now
 	for range n {
 		now = now.Add(third / n)
-		h := &hold{client: c, parent: b.Context(), ttl: 3 * third, extend: true, lease: grant{Lease: contract.Lease{Key: "key", Expires: contract.Until(now, 3*third)}}}
+		h := &hold{client: c, parent: b.Context(), terms: terms{ttl: 3 * third, renewed: true}, lease: grant{Lease: contract.Lease{Key: "key", Expires: contract.Until(now, 3*third)}}}
 		s.due.push(&h.entry, s.since(h.firstLook(now)))
 	}
 	b.ReportAllocs()

@@ -72,7 +72,7 @@ func (l *Lock) hold() *hold {
 		return l.ctx.hold
 	}
 	nothing := context.Background()
-	return &hold{given: nothing, parent: nothing, over: errNoLock}
+	return &hold{given: nothing, parent: nothing, over: over{cause: errNoLock}}
 }
 
 var errNoLock = outcome.Invalidf("the Lock was not made by a Client")

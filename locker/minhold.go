@@ -55,7 +55,7 @@ func WithMinHold(d time.Duration) Option {
 
 // asks is the TTL in the request: the store then keeps the key for the minimum hold, whatever
 // becomes of this process.
-func (c *config) asks() time.Duration { return max(c.ttl, c.minHold) }
+func (t *terms) asks() time.Duration { return max(t.ttl, t.minHold) }
 
 // relying is ctx for the request: it tells the store that the holder relies on the TTL alone.
 func (c *config) relying(ctx context.Context) context.Context {
@@ -65,104 +65,29 @@ func (c *config) relying(ctx context.Context) context.Context {
 	return relied.With(ctx, c.ttl)
 }
 
-// minHold is the minimum hold of a hold that has one.
-type minHold struct {
-	d time.Duration // from the grant
-
-	// guarded by the mutex of the hold
-	failed   bool        // the work, so the lock is released at once
-	until    time.Time   // the key is kept until then; zero: it is not
-	release  *time.Timer // due then
-	answered bool        // the Extend to then
-}
-
-func minHoldOf(c *config) *minHold {
-	if c.minHold == 0 {
-		return nil
+// keyKept is until when the minimum hold keeps the key; zero: there is none.
+func (h *hold) keyKept() time.Time {
+	if h.minHold == 0 {
+		return time.Time{}
 	}
-	return &minHold{d: c.minHold}
-}
-
-// reachable tells whether the store has answered the Extend for the rest of the minimum hold. Then the
-// Release need not wait behind a cleanup that is not answered.
-func (h *hold) reachable() bool {
-	if h.least == nil {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.least.answered
-}
-
-// longest is the longest TTL that the Client has asked for by itself.
-func (h *hold) longest() time.Duration {
-	if h.least == nil {
-		return h.ttl
-	}
-	return max(h.ttl, h.least.d)
+	return h.lease.Granted.Add(h.minHold)
 }
 
 // workFailed makes Unlock release the lock at once.
 func (h *hold) workFailed() {
-	if h.least != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.least.failed = true
-	}
-}
-
-// keep begins the rest of the minimum hold, if there is one. The Release follows at its end.
-func (h *hold) keep() (kept bool) {
-	if h.least == nil {
-		return false
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	until := h.lease.Granted.Add(h.least.d)
-	left := time.Until(until)
-	if left <= 0 || h.least.failed {
-		return false
-	}
-	h.least.until, h.least.release = until, time.AfterFunc(left, h.releaseLeftover)
-	return true
+	h.over.failed = true
 }
-
-// releaseLost releases what is left of a lost lock: at the end of the minimum hold if the store may
-// still keep the key for it, since the work may be done. Else at once.
-func (h *hold) releaseLost() {
-	lost, _ := errors.AsType[*LostError](h.over)
-	if left := h.leftToKeep(); left > 0 && lost != nil && lost.Reason != LostStolen && lost.Reason != LostEvicted {
-		time.AfterFunc(left, h.releaseLeftover)
-		return
-	}
-	h.releaseLeftover()
-}
-
-// leftToKeep is the rest of the minimum hold; 0: there is none.
-func (h *hold) leftToKeep() time.Duration {
-	if h.least == nil {
-		return 0
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.least.failed {
-		return 0
-	}
-	return max(time.Until(h.lease.Granted.Add(h.least.d)), 0)
-}
-
-// kept tells whether keep has begun the rest of a minimum hold. The answer does not change once the
-// release has begun.
-func (h *hold) kept() bool { return h.least != nil && !h.least.until.IsZero() }
 
 // extendKeeping extends lease to ttl from now, and lets the key live for the rest of the minimum hold
 // if that is longer.
 func (h *hold) extendKeeping(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
-	if h.least == nil {
+	if h.minHold == 0 {
 		return h.client.locker.Extend(ctx, lease, ttl)
 	}
 	began := time.Now()
-	rest := (lease.Granted.Add(h.least.d).Sub(began) + time.Millisecond - 1).Truncate(time.Millisecond)
+	rest := restOf(h.keyKept().Sub(began))
 	if rest <= ttl {
 		return h.client.locker.Extend(ctx, lease, ttl)
 	}
@@ -171,33 +96,30 @@ func (h *hold) extendKeeping(ctx context.Context, lease contract.Lease, ttl time
 	return extended, err
 }
 
-// finish sends a Release, or an Extend to the end of the minimum hold if there is a rest of it, or
-// nothing if the lock was given away.
-func (h *hold) finish(ctx context.Context, lease contract.Lease) error {
-	if h.moved {
-		return nil
-	}
-	if !h.kept() {
-		return h.client.locker.Release(ctx, lease)
-	}
-	left := time.Until(h.least.until)
+// keep sends an Extend to the end of the minimum hold. The hold is over: nobody relies on it.
+func (h *hold) keep(ctx context.Context, lease contract.Lease) error {
+	until := h.keyKept()
+	left := time.Until(until)
 	if left <= 0 {
 		return errNoAnswer // the Release is under way
 	}
-	left = max((left + time.Millisecond - 1).Truncate(time.Millisecond), contract.MinTTL)
 	// The lease may end before an answer comes. The key does not.
-	lease.Expires = later(lease.Expires, contract.Until(lease.Granted, h.least.d))
-	ctx = calls.With(relied.With(ctx, 0), calls.Kept)
-	_, err := h.client.locker.Extend(ctx, lease, left) // the hold is over: nobody relies on it
+	lease.Expires = later(lease.Expires, contract.Until(lease.Granted, h.minHold))
+	_, err := h.client.locker.Extend(calls.With(relied.With(ctx, 0), calls.Kept), lease, max(restOf(left), contract.MinTTL))
 	switch {
-	case errors.Is(err, ErrLost) && !time.Now().Before(h.least.until):
+	case errors.Is(err, ErrLost) && !time.Now().Before(until):
 		return errNoAnswer // the Release at the end of the minimum hold may have come first
-	case errors.Is(err, ErrLost) && h.least.release.Stop():
+	case errors.Is(err, ErrLost) && h.takeBack():
 		h.releaseLeftover() // as after any loss
 	case err == nil:
 		h.mu.Lock()
-		h.least.answered = true
+		h.over.answered = true
 		h.mu.Unlock()
 	}
 	return err
+}
+
+// restOf is d in whole milliseconds, no shorter.
+func restOf(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }

@@ -591,6 +591,21 @@ func TestALostLockKeepsItsMinimumHold(t *testing.T) {
 	})
 }
 
+// The work learns of the loss and fails, so another process can do it at once.
+func TestALostLockWhoseWorkFailedHasNoMinimumHold(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.ExpireIf, backendtest.Fail)
+		var lost time.Time
+		err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
+			<-ctx.Done()
+			lost = time.Now()
+			return context.Cause(ctx)
+		}, locker.WithMinHold(minHold), locker.WithTTL(2*time.Second))
+		mustMatch(t, err, locker.ErrLost)
+		mustBeAfter(t, "the key was free", s.takenAt(t).Sub(lost), 0)
+	})
+}
+
 // Each renewal lets the key live to the end of the minimum hold, and no strategy need know of it.
 func TestARenewalDoesNotMakeAMinimumHoldShorter(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {

@@ -30,18 +30,22 @@ func (o clientOption) client(c *config) { o(c) }
 const DefaultTTL = 10 * time.Second
 
 type config struct {
-	ttl        time.Duration
-	maxHold    time.Duration
-	minHold    time.Duration
+	terms
 	wait       waitPolicy
 	middleware []contract.Middleware
 	holder     holder
 	handover   int // how often a lease is handed over; 0: never
-	extend     bool
 	shared     bool
+	err        error
+}
 
-	abandonedStop bool
-	err           error
+// terms are what the options say of a hold.
+type terms struct {
+	ttl           time.Duration // that a renewal asks for
+	minHold       time.Duration // from the grant; 0: none
+	maxHold       time.Duration // from the grant; 0: none
+	renewed       bool
+	abandonedStop bool // an abandoned hold is not renewed
 }
 
 // waitPolicy travels from Lock to the waiting Locker inside the Request, past any middleware.
@@ -56,7 +60,7 @@ type waitPolicy struct {
 
 // configure is the defaults with the options of a Client.
 func configure(opts []ClientOption) config {
-	c := config{ttl: DefaultTTL, extend: true}
+	c := config{terms: terms{ttl: DefaultTTL, renewed: true}}
 	for _, opt := range opts {
 		if opt == nil {
 			opt = Option(nil)
@@ -95,7 +99,7 @@ func WithTTL(ttl time.Duration) Option {
 
 // WithoutRenewal lets a lease run out after its TTL. By default the Client renews it, at a third
 // of the TTL, for as long as the lock is held.
-func WithoutRenewal() Option { return func(c *config) { c.extend = false } }
+func WithoutRenewal() Option { return func(c *config) { c.renewed = false } }
 
 // WithMaxHold ends a hold after d, counted from the grant, so that a stuck program does not keep a
 // lock for ever. The lock is renewed no more, and its context ends with a [LostError] whose reason

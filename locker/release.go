@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
@@ -97,7 +96,7 @@ type unlocking struct {
 	again       bool          // it goes on in the background
 	sent        int32         // Releases that may have reached the store
 	done        chan struct{} // closed when it is over; nil if nobody waits
-	expiry      *time.Timer   // gives up the release in the background, or the rest of a lost lease
+	expiry      *time.Timer   // gives up the release in the background
 
 	err error // the result when it is over
 }
@@ -124,24 +123,24 @@ func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
 	return u.done
 }
 
-// release is the work of the first Unlock: it waits for extensions under way and sends Release.
+// release is the work of the first Unlock: it waits for extensions under way, and sends what is due.
 func (h *hold) release() {
-	// lost: lossFollows releases what is left, unless the rest is kept
-	if lost, ok := errors.AsType[*LostError](h.over); ok {
+	// lost: lossFollows releases what is left, unless that was planned for later
+	if lost, ok := errors.AsType[*LostError](h.over.cause); ok {
 		defer h.settle(lost) // also if the Locker ends the goroutine
-		if h.endRest() {
+		if h.takeBack() {
 			h.join()
-			if !h.keep() {
-				h.releaseRest()
+			if h.planUnlock(); !h.over.kept {
+				h.releaseNow()
 			}
 		}
-		await(h.told, tellLimit)
+		await(h.over.told, tellLimit)
 		return
 	}
 	h.client.renewals.remove(h)
 	h.join()
-	h.keep()
-	if h.handOver() {
+	h.handOver()
+	if h.planUnlock().IsZero() {
 		h.settle(nil)
 		return
 	}
@@ -190,8 +189,8 @@ func (h *hold) releaseAside() {
 // in its client library in spite of that, waiting would keep the key locked. An extension can't
 // revive a lease that Release has ended.
 func (h *hold) join() {
-	if h.joined != nil {
-		await(h.joined, joinLimit)
+	if joined := h.extensions.joined; joined != nil {
+		await(joined, joinLimit)
 	}
 }
 
@@ -213,8 +212,8 @@ func (h *hold) resend() {
 	begin := !h.unlock.again && !h.unlock.over
 	h.unlock.again = true
 	left := time.Until(h.lease.Expires)
-	if h.kept() {
-		left = min(left, time.Until(h.least.until))
+	if h.over.kept {
+		left = min(left, time.Until(h.keyKept()))
 	}
 	// After the end of the lease the result is of no use. A Release that ends with the lease has a
 	// moment more to return.
@@ -232,13 +231,13 @@ func (h *hold) resend() {
 // loss: under some recipes, what the store has does not end by itself.
 func (h *hold) giveUpRelease() {
 	h.mu.Lock()
-	err := h.failed
+	err := h.extensions.failed
 	h.mu.Unlock()
 	if err == nil {
 		err = errNoAnswer
 	}
-	if h.settle(err) && !h.kept() {
-		h.client.cleanups.Add(h.given, cleanup.Entry{TTL: h.longest(), Known: true, Remove: h.releaseOnce})
+	if h.settle(err) && !h.over.kept { // Drain does not wait for it: the lease has ended
+		h.client.cleanups.Add(h.given, cleanup.Entry{TTL: h.asks(), Known: true, Remove: h.releaseOnce})
 	}
 }
 
@@ -254,7 +253,12 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 	lease := h.lease.Lease
 	h.mu.Unlock()
 
-	err := h.finish(ctx, lease)
+	var err error
+	if h.over.kept {
+		err = h.keep(ctx, lease)
+	} else {
+		err = h.client.locker.Release(ctx, lease)
+	}
 	if err == nil || outcome.Permanent(err) {
 		h.settle(err)
 		return nil
@@ -265,14 +269,14 @@ func (h *hold) sendRelease(ctx context.Context) (again error) {
 	}
 	sent := h.unlock.sent
 	if !errors.Is(err, ErrLost) {
-		if h.failed == nil || !outcome.Unsent(err) { // that a later one was not sent says nothing of the first
-			h.failed = err
+		if h.extensions.failed == nil || !outcome.Unsent(err) { // that a later one was not sent says nothing of the first
+			h.extensions.failed = err
 		}
 		h.mu.Unlock()
 		return err
 	}
 	h.mu.Unlock()
-	if sent > 1 && !h.kept() { // an earlier one, whose answer got lost, has released the lease
+	if sent > 1 && !h.over.kept { // an earlier one, whose answer got lost, has released the lease
 		err = nil
 	}
 	h.settle(err)
@@ -292,7 +296,7 @@ func (h *hold) settle(err error) (first bool) {
 	}
 	h.unlock.over = true
 	h.unlock.err = wrap("release", h.lease.Key, err)
-	unlocked := errors.Is(h.over, ErrReleased)
+	unlocked := errors.Is(h.over.cause, ErrReleased)
 	done := h.unlock.done
 	if h.unlock.expiry != nil {
 		h.unlock.expiry.Stop()
@@ -304,7 +308,7 @@ func (h *hold) settle(err error) (first bool) {
 	}
 	// Before the hooks: one of them may call Drain.
 	h.client.ledger.Done()
-	if !h.kept() && !h.moved || unlocked && errors.Is(err, ErrLost) {
+	if !h.over.kept && !h.over.moved || unlocked && errors.Is(err, ErrLost) {
 		h.client.lines.freed(h.lease.Key)
 	}
 	if unlocked {
@@ -327,7 +331,7 @@ func (h *hold) unconfirmed(cause error) error {
 	if cause != nil {
 		return &Error{Op: "release", Key: h.lease.Key, Err: &unconfirmedError{ends: h.keyEnds(), cause: cause, ctx: true}}
 	}
-	if cause = h.failed; cause == nil {
+	if cause = h.extensions.failed; cause == nil {
 		cause = errNoAnswer
 	}
 	return &Error{Op: "release", Key: h.lease.Key, Err: h.unconfirmedBecause(cause)}
@@ -344,10 +348,7 @@ func (h *hold) unconfirmedBecause(cause error) error {
 func (h *hold) keyEnds() time.Time {
 	margin := h.lease.Expires.Add(h.ttl).Sub(contract.Until(h.lease.Expires, h.ttl))
 	ends := h.lease.Expires.Add(margin)
-	if h.least != nil {
-		ends = later(ends, h.lease.Granted.Add(h.least.d))
-	}
-	return ends.Add(time.Second - time.Nanosecond).Truncate(time.Second)
+	return later(ends, h.keyKept()).Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // unconfirmedError says that no Release is known to have been done.
@@ -371,48 +372,6 @@ func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, targe
 
 // ErrorType is that of the cause.
 func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
-
-// releaseLeftover releases, in the background, a lease that is over by our clocks: the store may
-// still have it. There may be a hundred thousand of them at once while the store is silent. If the
-// queue of cleanups is full, the lease ends with its TTL.
-func (h *hold) releaseLeftover() {
-	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
-	remove := func(ctx context.Context) error {
-		defer tell() // what is left may end with its TTL
-		return h.releaseOnce(ctx)
-	}
-	if !h.cleanUp(cleanup.Entry{TTL: h.longest(), AtOnce: h.reachable(), Remove: remove}) {
-		tell()
-	}
-}
-
-// cleanUp calls e.Remove in the background until the store answers, or for e.TTL. It is false if there
-// is no room.
-func (h *hold) cleanUp(e cleanup.Entry) bool {
-	e.Known, e.Done = true, h.client.ledger.Count()
-	return h.client.cleanups.Add(&valuesContext{h}, e)
-}
-
-// releaseRest releases a lease that was kept until the work has stopped. The error of Unlock is the
-// loss, whatever becomes of this.
-func (h *hold) releaseRest() {
-	ends := h.leaseNow().Expires
-	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
-	defer cancel()
-	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !outcome.Permanent(err) {
-		h.releaseLeftover()
-	}
-}
-
-func (h *hold) releaseOnce(ctx context.Context) error {
-	h.mu.Lock()
-	lease := h.lease.Lease
-	if h.kept() {
-		ctx = calls.With(ctx, calls.Kept)
-	}
-	h.mu.Unlock()
-	return releaseOnce(ctx, h.client.locker, lease)
-}
 
 // discard releases a lease that came too late for its caller. It does so at once, even if the store
 // was silent before: it has answered since.

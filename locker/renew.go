@@ -75,7 +75,7 @@ func (h *hold) firstLook(now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	due := h.lease.Expires
-	if h.extend {
+	if h.isRenewed() {
 		due = h.renewalDue()
 		if soonest := now.Add(minRetry); due.Before(soonest) {
 			due = soonest
@@ -87,7 +87,7 @@ func (h *hold) firstLook(now time.Time) time.Time {
 func (h *hold) endBy(now time.Time) (end time.Time, lasts bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.endByClocks(now), h.over == nil
+	return h.endByClocks(now), h.over.cause == nil
 }
 
 func (h *hold) look(now time.Time) verdict {
@@ -96,18 +96,18 @@ func (h *hold) look(now time.Time) verdict {
 	defer h.mu.Unlock()
 	v := verdict{end: h.limit(h.lease.Expires, now)}
 	switch {
-	case h.over != nil: // it is about to leave the scheduler
+	case h.over.cause != nil: // it is about to leave the scheduler
 		v.what, v.due = actEnded, now.Add(lookInterval)
 		return v
 	case h.lease.ended(now):
 		v.what = actExpire
-	case h.most > 0 && !now.Before(h.lease.Granted.Add(h.most)):
+	case h.maxHold > 0 && !now.Before(h.lease.Granted.Add(h.maxHold)):
 		v.what = actStop
-	case !h.extend || unwanted:
+	case !h.isRenewed() || unwanted:
 		v.due = h.lease.Expires
 	case now.Before(h.renewalDue()):
 		v.due = h.renewalDue()
-	case h.underWay() >= maxPerLock:
+	case h.extensions.underWay() >= maxPerLock:
 		v.due = now.Add(minRetry)
 	default:
 		v.what, v.due = actRenew, now.Add(max(h.lease.Expires.Sub(now)/3, minRetry))
@@ -133,8 +133,8 @@ func (h *hold) stop(v verdict, now time.Time) (first bool) {
 
 func (h *hold) renew(now time.Time) {
 	h.mu.Lock()
-	handle := h.handle
-	h.handle = nil
+	handle := h.extensions.handle
+	h.extensions.handle = nil
 	// On a new connection it takes several round trips. Three others may be sent beside it meanwhile.
 	limit := max(h.lease.Expires.Sub(now)*3/4, tryLimit)
 	h.mu.Unlock()
@@ -151,7 +151,7 @@ func (h *hold) renew(now time.Time) {
 
 // follow is for a hold that is lost, or whose release has had no answer.
 func (h *hold) follow() {
-	if h.over == ErrReleased { //nolint:errorlint // it is set as it is
+	if h.over.cause == ErrReleased { //nolint:errorlint // it is set as it is
 		h.giveUpRelease()
 		return
 	}
@@ -171,8 +171,8 @@ func (h *hold) renewalDue() time.Time {
 // limit is due, or the end of the hold if that is earlier.
 func (h *hold) limit(due, now time.Time) time.Time {
 	due = earlier(due, h.endByClocks(now))
-	if h.most > 0 {
-		due = earlier(due, h.lease.Granted.Add(h.most))
+	if h.maxHold > 0 {
+		due = earlier(due, h.lease.Granted.Add(h.maxHold))
 	}
 	return due
 }
@@ -183,6 +183,36 @@ func (h *hold) endByClocks(now time.Time) time.Time {
 		return h.lease.Expires.Add(-set)
 	}
 	return h.lease.Expires
+}
+
+// expired is the loss of a hold whose lease has ended.
+func (h *hold) expired() *LostError {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.extensions.abandoned.seen && h.abandonedStop {
+		return &LostError{Key: h.lease.Key, Reason: LostAbandoned}
+	}
+	lost := &LostError{Key: h.lease.Key, Reason: LostExpired, Err: h.extensions.failed}
+	if lost.Err == nil && h.extensions.first != nil {
+		lost.Err = errUnanswered
+	}
+	if lost.Err != nil {
+		lost.Reason = LostUnavailable
+	}
+	return lost
+}
+
+var errUnanswered = errors.New("no answer to an extension")
+
+// extensions are the calls of Locker.Extend of a hold. The mutex of the hold guards them.
+type extensions struct {
+	first     *extendCall   // under way, the last one first
+	joined    chan struct{} // closed when none is under way any more; nil if none was at the end of the hold
+	failed    error         // of the last one, or of a release
+	abandoned abandonment
+	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the
+	// runtime. See bench/regress/mechanisms.md.
+	handle *Lock
 }
 
 // extendCall is one call of Locker.Extend: a renewal, or by hand. The scheduler waits for no
@@ -206,13 +236,13 @@ type extendCall struct {
 func (h *hold) begin(c *extendCall) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over == ErrReleased { //nolint:errorlint // any other error names its key itself
-		return &Error{Op: "extend", Key: h.lease.Key, Err: h.over}
+	if h.over.cause == ErrReleased { //nolint:errorlint // any other error names its key itself
+		return &Error{Op: "extend", Key: h.lease.Key, Err: h.over.cause}
 	}
-	if h.over != nil {
-		return h.over
+	if h.over.cause != nil {
+		return h.over.cause
 	}
-	h.extensions, c.next = c, h.extensions
+	h.extensions.first, c.next = c, h.extensions.first
 	return nil
 }
 
@@ -264,7 +294,7 @@ func (h *hold) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.cancel = cancel
-	return h.over == nil
+	return h.over.cause == nil
 }
 
 // errNoAnswer is the error of a Locker that ends its goroutine.
@@ -282,23 +312,23 @@ func (h *hold) extended(c *extendCall, before, after contract.Lease, err error) 
 		lost = &LostError{Key: before.Key, Reason: LostStolen}
 	}
 	h.mu.Lock()
-	moved, ended := false, h.over == nil && h.lease.ended(time.Now())
+	moved, ended := false, h.over.cause == nil && h.lease.ended(time.Now())
 	switch {
-	case h.over != nil || ended: // what is over stays over
+	case h.over.cause != nil || ended: // what is over stays over
 	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
 		isLost, err = false, errOutdated
 	case err != nil:
-		if !unwanted && !outcome.Permanent(h.failed) { // a permanent error says more than what follows it
-			h.failed = err
+		if !unwanted && !outcome.Permanent(h.extensions.failed) { // a permanent error says more than what follows it
+			h.extensions.failed = err
 		}
 	default:
-		h.failed = nil
+		h.extensions.failed = nil
 		if moved = after.Expires.After(h.lease.Expires); moved {
 			h.lease.Expires, h.lease.wall = after.Expires, c.wall
 		}
 	}
-	h.countOut(c)
-	over := h.over
+	h.extensions.countOut(c)
+	over := h.over.cause
 	h.mu.Unlock()
 
 	switch {
@@ -318,13 +348,14 @@ func (h *hold) extended(c *extendCall, before, after contract.Lease, err error) 
 
 // The mutex of the hold is held in what follows.
 
-// cancels returns what cancels the calls under way. The caller must unlock the mutex before it
-// calls them: an extension may run below the context of the hold, which locks it.
-func (h *hold) cancels() (cancels []context.CancelCauseFunc) {
-	if h.extensions != nil {
-		h.joined = make(chan struct{})
+// end returns what cancels the calls under way. The caller must unlock the mutex before it calls
+// them: an extension may run below the context of the hold, which locks it.
+func (e *extensions) end() (cancels []context.CancelCauseFunc) {
+	e.handle = nil
+	if e.first != nil {
+		e.joined = make(chan struct{})
 	}
-	for c := h.extensions; c != nil; c = c.next {
+	for c := e.first; c != nil; c = c.next {
 		if c.cancel != nil {
 			cancels = append(cancels, c.cancel)
 		}
@@ -332,19 +363,19 @@ func (h *hold) cancels() (cancels []context.CancelCauseFunc) {
 	return cancels
 }
 
-func (h *hold) countOut(c *extendCall) {
-	at := &h.extensions
+func (e *extensions) countOut(c *extendCall) {
+	at := &e.first
 	for *at != c {
 		at = &(*at).next
 	}
 	*at = c.next
-	if h.joined != nil && h.extensions == nil {
-		close(h.joined)
+	if e.joined != nil && e.first == nil {
+		close(e.joined)
 	}
 }
 
-func (h *hold) underWay() (n int) {
-	for c := h.extensions; c != nil; c = c.next {
+func (e *extensions) underWay() (n int) {
+	for c := e.first; c != nil; c = c.next {
 		n++
 	}
 	return n

@@ -41,7 +41,7 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 	switch {
 	case h.client == nil:
 		return Ticket{}, &Error{Op: "transfer", Err: errNoLock}
-	case h.least != nil:
+	case h.minHold > 0:
 		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: outcome.Invalidf("a lock with locker.WithMinHold can't be given away")}
 	case h.lease.Owner != "":
 		return Ticket{}, &Error{Op: "transfer", Key: l.Key(), Err: outcome.Invalidf("a lock with an owner can't be given away: the owner may hold it more than once")}
@@ -95,10 +95,10 @@ func (h *hold) canMove(ctx context.Context) error {
 func (h *hold) give() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.unlock.begun || h.moved {
+	if h.unlock.begun || h.over.moved {
 		return false
 	}
-	h.moved = true
+	h.over.moved = true
 	return true
 }
 

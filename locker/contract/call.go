@@ -61,7 +61,7 @@ func (c Call) Contended() bool { return c.acquires != nil && c.acquires.Contende
 func (c Call) Abandoned() bool { return c.notes&calls.Abandoned != 0 }
 
 // Kept tells, in an Extend, that Unlock makes it to keep the key locked for the rest of a minimum hold;
-// and, in a Release, that it follows such an Extend. See locker.WithMinHold.
+// and, in a Release, that the key was kept until then. See locker.WithMinHold.
 func (c Call) Kept() bool { return c.notes&calls.Kept != 0 }
 
 // OnHold lets middleware follow a hold. It is for an Acquire or a Transfer that has granted, before that

@@ -255,14 +255,14 @@ var defects = []defect{
 		"return p.limit > 0 && !outcome.Permanent(err) && !DEFECT }",
 	}},
 	{name: "a minimum hold ends with Unlock", strategy: "single", fault: None, patch: patch{
-		"locker", "minhold.go",
-		"	if left <= 0 || h.least.failed {",
-		"	if left <= 0 || h.least.failed || DEFECT {",
+		"locker", "ending.go",
+		"f.least.After(f.now) && !f.failed //",
+		"f.least.After(f.now) && !f.failed && !DEFECT //",
 	}},
 	{name: "a minimum hold is asked for by Unlock alone", strategy: "single", fault: Net, patch: patch{
 		"locker", "minhold.go",
-		"func (c *config) asks() time.Duration { return max(c.ttl, c.minHold) }",
-		"func (c *config) asks() time.Duration {\n	if DEFECT {\n		return c.ttl\n	}\n	return max(c.ttl, c.minHold)\n}",
+		"func (t *terms) asks() time.Duration { return max(t.ttl, t.minHold) }",
+		"func (t *terms) asks() time.Duration {\n	if DEFECT {\n		return t.ttl\n	}\n	return max(t.ttl, t.minHold)\n}",
 	}},
 	{name: "Do keeps the key of a work that has failed", strategy: "redlock-5/3", fault: None, patch: patch{
 		"locker", "client.go",

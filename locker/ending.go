@@ -1,0 +1,151 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/calls"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/internal/outcome"
+)
+
+// over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it.
+//
+// A Release is sent
+//   - by Unlock, which takes the answer and repeats the call: see release.go. Before the minimum hold is
+//     over, Unlock sends an Extend in its place, and the Release follows at the end of the minimum hold;
+//   - never after a handover or a Transfer;
+//   - after a loss in the background: at once, or at the end of what the key is kept for (see releaseAt),
+//     or when Unlock comes.
+type over struct {
+	cause error         // why the hold is over; nil while it lasts
+	left  time.Duration // of the lease at that moment
+
+	stopped bool // the ctx given to Lock had ended before
+	moved   bool // the lease is another's: who has the ticket of a Transfer, or the next waiter
+	failed  bool // the work, so the key is not kept for it
+	kept    bool // the key is, until a Release that is sent later
+	// the Extend to the end of minHold: the Release need not wait behind a cleanup that is not answered
+	answered bool
+
+	later *time.Timer   // sends the Release; nil: it was not planned for later
+	told  chan struct{} // closed when middleware knows of the loss; nil: it is not lost
+}
+
+// facts are what decides when a Release is sent.
+type facts struct {
+	lost     LostReason // empty: the hold ends with Unlock
+	unlocked bool       // Unlock has been called
+	stopped  bool
+	moved    bool
+	failed   bool
+
+	now   time.Time
+	ends  time.Time // of the lease; zero: it is over
+	least time.Time // the end of minHold; zero: there is none
+}
+
+// releaseAt is when a Release is to be sent; zero: never.
+//
+// After a loss by the maximum hold, or by the end of the ctx given to Lock, the context of the holder has
+// ended before the lease, and can't tell the holder of this loss any more. So the nodes that still have
+// the lease keep it until Unlock: the work can stop before the next holder's begins. If Unlock has not
+// come by the end of the lease, what is left is released: under some recipes it does not end by itself.
+func (f facts) releaseAt() time.Time {
+	kept := f.least.After(f.now) && !f.failed // the work may be done
+	switch {
+	case f.lost == "" && f.moved:
+		return time.Time{}
+	case f.lost == "" && kept:
+		return f.least
+	case f.lost == "":
+		return f.now
+	case !f.unlocked && !f.ends.IsZero() && (f.lost == LostMaxHold || f.stopped):
+		return later(f.ends, f.least)
+	case kept && f.lost != LostStolen && f.lost != LostEvicted: // the store may have the key
+		return f.least
+	}
+	return f.now
+}
+
+// plan decides when a Release is sent, and sets the timer if that is later than now. The mutex is held.
+func (h *hold) plan(now time.Time) (release time.Time) {
+	f := facts{
+		unlocked: h.unlock.begun, stopped: h.over.stopped, moved: h.over.moved, failed: h.over.failed,
+		now: now, least: h.keyKept(),
+	}
+	if lost, ok := errors.AsType[*LostError](h.over.cause); ok {
+		f.lost = lost.Reason
+	}
+	if !h.lease.ended(now) {
+		f.ends = h.lease.Expires
+	}
+	release = f.releaseAt()
+	if h.over.kept = release.After(now); h.over.kept {
+		h.over.later = time.AfterFunc(release.Sub(now), h.releaseLeftover)
+	}
+	return release
+}
+
+// planUnlock is plan for the first Unlock.
+func (h *hold) planUnlock() (release time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.plan(time.Now())
+}
+
+// isReleasedLater tells whether a Release was planned for later.
+func (h *hold) isReleasedLater() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over.later != nil
+}
+
+// takeBack makes the caller the one that sends the Release, if it was to be sent later. There is one,
+// since under some recipes it has no token.
+func (h *hold) takeBack() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over.later != nil && h.over.later.Stop()
+}
+
+// releaseNow releases a lease that was kept after a loss until the work has stopped. The error of Unlock
+// is the loss, whatever becomes of this.
+func (h *hold) releaseNow() {
+	ends := h.leaseNow().Expires
+	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
+	defer cancel()
+	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !outcome.Permanent(err) {
+		h.releaseLeftover()
+	}
+}
+
+// releaseLeftover releases, in the background, a lease that is over by our clocks: the store may
+// still have it. There may be a hundred thousand of them at once while the store is silent. If the
+// queue of cleanups is full, the lease ends with its TTL.
+func (h *hold) releaseLeftover() {
+	tell := sync.OnceFunc(func() { h.client.lines.freed(h.lease.Key) })
+	remove := func(ctx context.Context) error {
+		defer tell() // what is left may end with its TTL
+		return h.releaseOnce(ctx)
+	}
+	h.mu.Lock()
+	answered := h.over.answered
+	h.mu.Unlock()
+	e := cleanup.Entry{TTL: h.asks(), Known: true, AtOnce: answered, Remove: remove, Done: h.client.ledger.Count()}
+	if !h.client.cleanups.Add(&valuesContext{h}, e) {
+		tell()
+	}
+}
+
+func (h *hold) releaseOnce(ctx context.Context) error {
+	h.mu.Lock()
+	lease := h.lease.Lease
+	if h.over.kept {
+		ctx = calls.With(ctx, calls.Kept)
+	}
+	h.mu.Unlock()
+	return releaseOnce(ctx, h.client.locker, lease)
+}
