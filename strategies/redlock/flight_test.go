@@ -86,6 +86,38 @@ func TestAGrantThatComesAfterAShortNodeLimitIsReleased(t *testing.T) {
 	})
 }
 
+// The attempt on node 3 fails when the lock has been released, or when the attempt as a whole has failed, and
+// its request arrives later still: after the cleanup was answered. So the cleanup must be confirmed.
+func TestAnAttemptThatFailsAfterTheReleaseIsCleanedUpUntilItCannotArrive(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			l, req := quorumOf(t, nodes), request()
+			nodes[2].set("acquire", behaviour{after: time.Second, err: errDown})
+			if granted {
+				if err := l.Release(t.Context(), mustAcquire(t, l, req)); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				for _, n := range nodes[:2] {
+					n.store.Set("k", "theirs", time.Minute)
+				}
+				if _, err := l.Acquire(t.Context(), req); !errors.Is(err, locker.ErrHeld) {
+					t.Fatalf("Acquire = %v", err)
+				}
+			}
+			time.Sleep(1300 * time.Millisecond) // the cleanup was answered
+			if _, err := nodes[2].Locker.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(4 * time.Second) // less than the TTL
+			if n := holding(nodes, req.Token); n != 0 {
+				t.Errorf("granted as a whole %v: %d nodes have the token", granted, n)
+			}
+		})
+	}
+}
+
 type grantsLate struct {
 	locker.Locker
 	after time.Duration
