@@ -3,6 +3,7 @@ package locker_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,42 @@ func TestAfterAnAttemptWithoutAnAnswerTheWaiterHasAnotherName(t *testing.T) {
 		}
 		s.store.Delete("key")
 		mustUnlock(t, <-got)
+	})
+}
+
+// So it is when the client library has given up an attempt, sooner than the Client would have.
+func TestAfterATimeOutOfTheLibraryTheWaiterHasAnotherName(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.store.Set("key", "other", time.Hour)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if l, err := c.Lock(t.Context(), "key", locker.WithWait(time.Minute)); err != nil {
+				t.Errorf("Lock = %v", err)
+			} else {
+				mustUnlock(t, l)
+			}
+		})
+		time.Sleep(time.Second) // its watch is active
+		var silent []string
+		s.mu.Lock()
+		s.onAcquire = func(context.Context, func() (contract.Lease, error)) (contract.Lease, error) {
+			s.mu.Lock()
+			silent = append(silent, s.acquires[len(s.acquires)-1].Waiter)
+			s.onAcquire = nil
+			s.mu.Unlock()
+			time.Sleep(300 * time.Millisecond)
+			return contract.Lease{}, os.ErrDeadlineExceeded
+		}
+		s.mu.Unlock()
+		time.Sleep(20 * time.Second)
+		s.mu.Lock()
+		after := s.acquires[len(s.acquires)-1].Waiter
+		s.mu.Unlock()
+		if len(silent) != 1 || silent[0] == "" || after == "" || after == silent[0] {
+			t.Errorf("the waiter is %q after %q; want another name", after, silent)
+		}
+		s.store.Delete("key")
+		wg.Wait()
 	})
 }
 

@@ -207,7 +207,7 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req contract.Reques
 		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
 		req.Waiter, req.Joins = waiter, joins
 		lease, err := w.insist(ctx, limit, req, so)
-		if waiter != "" && (err == errUnderWay || isSilent(err)) { //nolint:errorlint // it is not wrapped
+		if waiter != "" && isUnknown(err) {
 			w.lines.forgetWatch(ln) // what is on its way gets nothing in the name of this waiter
 		}
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -36,6 +37,7 @@ func checkGhosts(h *History) []string {
 			}
 		}
 	}
+	found = append(found, h.revenants()...)
 	if h.Strategy.Shared && h.Fault != Clock { // a clock that goes back revives a hold that nobody has looked at since it ended
 		found = append(found, h.emptyNests()...)
 	}
@@ -160,4 +162,48 @@ func (h *History) emptyNests() []string {
 		}
 	}
 	return found
+}
+
+// revenants finds attempts without an answer that arrive late, and take the reservation of a waiter
+// which has made a newer attempt: nobody holds the lock then, and it is locked until the TTL or the
+// next cleanup. The second copy of a message does not count, since the first one was answered.
+func (h *History) revenants() []string {
+	var found []string
+	for _, s := range h.States {
+		if !s.OK || s.WasFor == "" || s.WasFor != s.Waiter {
+			continue
+		}
+		older := h.attempt(s.Token)
+		if older == nil || older.Outcome != Unknown || older.Answered >= s.At || h.doubled(s.Token) {
+			continue
+		}
+		if newer := h.attemptOf(s.Waiter, older.Answered); newer != "" {
+			found = append(found, fmt.Sprintf("%s had no answer until %v, and takes the reservation of %s at %v; the newer attempt is %s",
+				s.Token, older.Answered, s.Waiter, s.At, newer))
+		}
+	}
+	return found
+}
+
+// doubled tells whether the attempt was carried out twice.
+func (h *History) doubled(token string) bool {
+	return slices.ContainsFunc(h.Messages, func(m *Message) bool { return m.Token == token && m.Waiter != "" && len(m.Arrived) > 1 })
+}
+
+func (h *History) attempt(token string) *Attempt {
+	i := slices.IndexFunc(h.Attempts, func(a *Attempt) bool { return a.Token == token })
+	if i < 0 {
+		return nil
+	}
+	return h.Attempts[i]
+}
+
+// attemptOf returns the token of the first attempt that a waiter sends at some time or later.
+func (h *History) attemptOf(waiter string, from time.Duration) (token string) {
+	for _, m := range h.Messages {
+		if m.Waiter == waiter && m.Op != quits && m.Sent >= from {
+			return m.Token
+		}
+	}
+	return ""
 }

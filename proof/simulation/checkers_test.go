@@ -73,6 +73,12 @@ func TestEachCheckerCanFail(t *testing.T) {
 			h.Messages[1].Trouble = "late request"
 			h.States[2].Ends = 400 * ms
 		}},
+		{NOGHOST, "an attempt that was given up takes what is reserved for a newer one", func(h *History) {
+			h.Attempts[1].Outcome, h.Attempts[1].Answered, h.Messages[1].Kind = Unknown, 57*ms, Fails
+			h.Holds = h.Holds[:1]
+			h.States[2].Waiter, h.States[2].WasFor, h.States[2].Ends = "c2~a#1", "c2~a#1", 100*ms
+			h.Messages = append(h.Messages, &Message{Client: "c2", Op: "SetNXNumbered", Waiter: "c2~a#1", Key: "a", Token: "c2w1#2", Node: 1, Sent: 57 * ms})
+		}},
 
 		{LOSS, "the context ends after the lease", func(h *History) { h.Holds[0].Ended, h.Holds[0].Final = 98*ms, 97*ms }},
 		{LOSS, "the context never ends", func(h *History) { h.Holds[0].Ended = Never }},

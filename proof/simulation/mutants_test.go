@@ -249,6 +249,16 @@ var defects = []defect{
 		"		if !granted {\n			ln.wake() //",
 		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
 	}},
+	{name: "a waiter keeps its name after an attempt that has an unknown outcome", strategy: "single", fault: Net, patch: patch{
+		"locker", "wait.go",
+		"		if waiter != \"\" && isUnknown(err) {\n",
+		"		if waiter != \"\" && isUnknown(err) && !DEFECT {\n",
+	}},
+	{name: "a waiter keeps its name after a time-out of the client library", strategy: "fair", fault: Pause, patch: patch{
+		"locker", "wait.go",
+		"			w.lines.forgetWatch(ln) // what is on its way",
+		"			if !DEFECT || err == errUnderWay || isSilent(err) {\n				w.lines.forgetWatch(ln)\n			} // what is on its way",
+	}},
 	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
 		"locker", "wait.go",
 		"return p.limit > 0 && !outcome.Permanent(err) }",
@@ -259,7 +269,7 @@ var defects = []defect{
 		"f.least.After(f.now) && !f.failed //",
 		"f.least.After(f.now) && !f.failed && !DEFECT //",
 	}},
-	{name: "a minimum hold is asked for by Unlock alone", strategy: "single", fault: Net, patch: patch{
+	{name: "a minimum hold is asked for by Unlock alone", strategy: "single", fault: Storm, patch: patch{
 		"locker", "minhold.go",
 		"func (t *terms) asks() time.Duration { return max(t.ttl, t.minHold) }",
 		"func (t *terms) asks() time.Duration {\n	if DEFECT {\n		return t.ttl\n	}\n	return max(t.ttl, t.minHold)\n}",
