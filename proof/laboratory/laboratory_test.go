@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	logging.Disable()
 	if IsOwner() {
-		rows = append(rows, broken...)
+		rows = slices.Concat(rows, broken, starved)
 		if err := Own(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -70,6 +70,9 @@ func toldToStop(ctx context.Context, s *stage) error {
 		}
 	}
 	ended := alice.end()
+	if errors.Is(alice.err, locker.ErrLost) {
+		return fmt.Errorf("%w: the lease of Alice has ended", errSlow)
+	}
 	s.Holds[alice.at].Works = ended
 	if s.Holds[alice.at].Until = ended; late {
 		s.Holds[alice.at].Until = stopped // she has released it
