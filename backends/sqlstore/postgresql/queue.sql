@@ -28,8 +28,10 @@ BEGIN
 END $$;
 
 -- tell sends a message for a waiter to its store: r (there is a reservation for it) or n (for the waiter
--- before it: look when that is over), the waiter, @ and the key.
-CREATE OR REPLACE FUNCTION lockstep.tell(kind text, w lockstep.waiter) RETURNS void LANGUAGE plpgsql AS $$
+-- before it: look when that is over), the waiter, @ and the key. Nobody needs the default. It makes the server
+-- refuse the Install of version 1, which looks at no version: CREATE OR REPLACE may add a default, and may not
+-- remove one.
+CREATE OR REPLACE FUNCTION lockstep.tell(kind text, w lockstep.waiter DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_notify(w.channel, kind || w.waiter || '@' || encode(w.key, 'hex'));
 END $$;
