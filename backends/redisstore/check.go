@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
-	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Report is what a server says of itself that matters to locks.
@@ -85,7 +84,7 @@ const maxSkew = 500 * time.Millisecond
 // not accept the connection, the user or the password, or is not able to answer at the moment.
 // With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
-	return bounded.Call(ctx, func(ctx context.Context) (Report, error) { return s.report(ctx) })
+	return forPeople(ctx, s, func(ctx context.Context) (Report, error) { return s.report(ctx) })
 }
 
 func (s *Store) report(ctx context.Context) (Report, error) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
-	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // What people are told is read by scripts that write nothing:
@@ -18,7 +17,7 @@ import (
 
 // Inspect tells who holds key. It needs scripts. It works in quarantine too.
 func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
-	return bounded.Call(ctx, func(ctx context.Context) (backends.State, error) { return s.inspect(ctx, key) })
+	return forPeople(ctx, s, func(ctx context.Context) (backends.State, error) { return s.inspect(ctx, key) })
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (backends.State, error) {
@@ -51,7 +50,7 @@ func (s *Store) showing(ctx context.Context, call string) error {
 // sorted set of other software, and one without expiry, is never evicted. The cost grows with the
 // number of holds of the key.
 func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
-	return bounded.Call(ctx, func(ctx context.Context) (bool, error) { return s.evict(ctx, key, seen, e) })
+	return forPeople(ctx, s, func(ctx context.Context) (bool, error) { return s.evict(ctx, key, seen, e) })
 }
 
 func (s *Store) evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {

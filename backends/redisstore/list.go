@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // List sends one SCAN, to one server, and Inspect for each key that it finds. It needs scripts. It
@@ -49,7 +48,7 @@ func (s *Store) list(ctx context.Context, full, after string, limit int) (page b
 	if err := s.showing(ctx, "List"); err != nil {
 		return page, 0, err
 	}
-	found, err := bounded.Call(ctx, func(ctx context.Context) (found, error) { return s.scan(ctx, at, full, limit) })
+	found, err := forPeople(ctx, s, func(ctx context.Context) (found, error) { return s.scan(ctx, at, full, limit) })
 	if err != nil {
 		return page, 0, err
 	}

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/wake"
 	"github.com/lockstep-go/lockstep/internal/address"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/turns"
 )
@@ -205,7 +207,25 @@ func (s *Store) ready(ctx context.Context) error {
 	if s.config.invalid != nil {
 		return s.config.invalid
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return backends.NotSent(s.at(err))
+	}
+	return nil
+}
+
+// at puts the address before the error of a ctx that has ended, if nobody has put it there.
+func (s *Store) at(err error) error {
+	addr := s.Endpoint()
+	if addr == "" || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), addr) {
+		return err
+	}
+	return fmt.Errorf("server %s: %w", addr, err)
+}
+
+// forPeople is bounded.Call, with the address in the error of a client library that does not return.
+func forPeople[T any](ctx context.Context, s *Store, call func(context.Context) (T, error)) (T, error) {
+	result, err := bounded.Call(ctx, call)
+	return result, s.at(err)
 }
 
 // check refuses what must not be sent.

@@ -405,6 +405,12 @@ var doubles = []double{
 		}),
 	},
 	{
+		bug: "the adapter does not tell where the server is", breaks: "each error has the address of the server", fails: "want the address",
+		harness: func(h *Harness) {
+			*h = harnessFor(func(p driver.Pool, _ string) driver.Executor { return driver.OverPool(p, "") })
+		},
+	},
+	{
 		bug: "nobody pings", breaks: "a silent connection for wake-ups is replaced", fails: "a ping",
 		harness: subscribing(func(s driver.Subscription) driver.Subscription {
 			return brokenSubscription{Subscription: s, ping: func() error { return nil }}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 var faulty = []storeSentence{
 	{"a server that is down is a fault until it is not", serverDown},
 	{"a call on a server that hangs ends with its ctx", hangingCalls},
+	{"each error has the address of the server", errorsHaveTheAddress},
 	{"a late reply is not taken for the next one", lateReply},
 	{"only what may be sent twice is", sentOnce},
 	{"a connection that breaks is replaced", brokenConnection},
@@ -129,6 +131,43 @@ func hangingCalls(t *testing.T, h Harness) {
 			ctx, cancel := end.start(t.Context())
 			if _, err := store.SetNX(ctx, "a", "token", 20*time.Second); !errors.Is(err, end.want) {
 				t.Errorf("%s, %s: SetNX = %v", connection, end.name, err)
+			}
+			cancel()
+		}
+	}
+}
+
+// errorsHaveTheAddress is about stores of Open. A client of redigo does not tell where its server is.
+func errorsHaveTheAddress(t *testing.T, h Harness) {
+	secret, hanging := redistest.Start(t, redistest.WithPassword("right")), redistest.Start(t)
+	hanging.Pause()
+	defer hanging.Resume()
+	for name, c := range map[string]struct {
+		to    Server
+		limit time.Duration // of the ctx; negative: it has ended before
+	}{
+		"nobody listens":       {to: Server{Addr: "127.0.0.1:1"}},
+		"a wrong password":     {to: Server{Addr: secret.Addr(), Password: "wrong"}},
+		"a server that hangs":  {to: Server{Addr: hanging.Addr(), Ends: true}, limit: 500 * time.Millisecond},
+		"a ctx that has ended": {to: Server{Addr: secret.Addr(), Password: "right"}, limit: -1},
+	} {
+		store := h.open(t, c.to)
+		for call, do := range map[string]func(ctx context.Context) error{
+			"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "a", "token", time.Second); return err },
+			"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "a", "token", time.Second); return err },
+			"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "token"); return err },
+			"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.limit > 0 {
+				ctx, cancel = context.WithTimeout(t.Context(), c.limit)
+			}
+			if c.limit < 0 {
+				cancel()
+			}
+			err := do(ctx)
+			if err == nil || !strings.Contains(err.Error(), c.to.Addr) || c.limit < 0 && (!backends.Unsent(err) || !errors.Is(err, context.Canceled)) {
+				t.Errorf("%s: %s = %v; want the address %s", name, call, err, c.to.Addr)
 			}
 			cancel()
 		}
