@@ -1,483 +1,265 @@
 package locker
 
 import (
-	"cmp"
-	"context"
-	"github.com/lockstep-go/lockstep/locker/contract"
-	"math/rand/v2"
-	"slices"
-	"sync"
+	"errors"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
-// lines are the waiters of one Client. The waiters for one key and owner stand in a line, and only
-// the head of a line talks to the store. So a release that a hundred goroutines wait for costs one
-// attempt, and they get the lock in the order in which they asked for it. If the head is granted a
-// lease that has room for others, they are let out of the line together, one attempt each.
-type lines struct {
-	mu    sync.Mutex // guards the lines as well
-	byKey map[string]*line
-	// lines that nobody else ever joined, for the next caller: bench/regress/mechanisms.md
-	spare sync.Pool
-
-	shared bool                 // with other software: see WithOtherSoftware; set by New, as holder is
-	holder holder               // in tokens and the names of waiters
-	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
-}
-
-// line is a head, which is not in queue, and the waiters behind it. What the head learns stays with
-// the line, so the next head goes on where the last one stopped.
-//
-// A head whose attempt hangs keeps its line waiting until the attempt has reached its limit: the next
-// waiter would only hang as well, and each waiter leaves with its own ctx.
-type line struct {
-	key, owner string        // do not change while a call is in the line
-	signal     chan struct{} // holds one signal for the head
-
-	// guarded by the mutex of the lines
-	other *line // the line of another owner for the same key
-	queue []*waiter
-	last  uint64        // place that was given out
+// lineState is what decides in a line. It is a value without a mutex, timer or channel, and step reads
+// no clock: so a test can try every event in every state. What the head learns stays with the line,
+// so the next head goes on where the last one stopped.
+type lineState struct {
+	head  head
 	ttl   time.Duration // that the head asks for
-	joins bool          // the first attempt of the head joins the lease of the head before
-	late  bool          // the head joined, or was handed a lease: nobody joins its lease
-	busy  bool          // the head has an attempt under way, or has taken a lease: it can take none
-	idle  *time.Timer   // ends a line that is kept though nobody is in it; nil: somebody is
+	woken bool          // the head should make an attempt
+	given *grant        // handed over to the head, which has not taken it yet
 
-	woken bool // the head should make an attempt
-
-	held  HeldError // the last answer of the store; Key is empty if nobody knows
-	until time.Time // when the lease in the way ends; zero: unknown
-	local bool      // this Client holds that lease, and wakes the line when it ends
+	held  *HeldError // the last answer of the store; nil: nobody knows
+	until time.Time  // when the lease in the way ends; zero: unknown
+	local bool       // this Client holds that lease, and wakes the line when it ends
 
 	fault    error // of the attempts since the store last answered; nil: it has answered
 	failures int   // how many they are
 	failedAt time.Time
 
-	handed *grant // handed over to the head, which has not taken it yet
-
-	watch watch
+	watch    watch
+	watchErr error // why there is no watch
 }
 
-// watch is how the store wakes a line. The mutex of the lines guards it.
-type watch struct {
-	begun   bool          // the store was asked to wake the line
-	active  bool          // it has said that it will
-	polling bool          // it cannot wake anybody
-	waiter  string        // the name under which the store wakes the line
-	ctx     *watchContext // of the present watch
-	failed  error         // until the head has read it
-	refusal error         // why there is no watch, for all in the line
+// head is what the head of a line does.
+type head int
+
+const (
+	absent    head = iota // nobody is in the line
+	asleep                // or just about to make its first attempt
+	invited               // asleep, and its first attempt joins the lease of the head before
+	asking                // it has an attempt under way, or has taken a lease: it can take none
+	following             // the same, but it joined, or was handed a lease: nobody joins its lease
+)
+
+// watch is how the store wakes a line.
+type watch int
+
+const (
+	unwatched    watch = iota
+	watchBegun         // the store was asked to wake the line
+	watchActive        // it has said that it will
+	unwatchable        // it cannot wake anybody
+	watchFailed        // and the head has not read it yet
+	watchRefused       // for all in the line
+)
+
+// lineEvent is what happens to a line, with the facts about it.
+type lineEvent struct {
+	is       happening
+	at       time.Time     // onFailure, onOffer
+	ttl      time.Duration // onEnter: of the call
+	behind   int           // calls behind the head
+	next     time.Duration // TTL of the first one of them
+	shared   bool          // onGrant: others may hold the lock beside the lease
+	room     int           // onGrant: for so many others; negative: for any number
+	until    time.Time     // onHeld, onGrant: the end of the lease; zero: unknown
+	held     *HeldError    // onHeld
+	err      error         // onFailure, onWatchFailed
+	lease    *grant        // onOffer
+	watch    *watchContext // onWatched, onWatchFailed
+	outlasts bool          // onSleep, onSignal: the call goes on while the store fails
 }
 
-// waiter is a call behind the head.
-type waiter struct {
-	turn  chan struct{} // closed when it becomes the head, or may join the head that was
-	ttl   time.Duration
-	joins bool   // it may join: set before turn is closed
-	place uint64 // in line: smaller is earlier
+type happening int
+
+const (
+	onEnter       happening = iota // a call enters the line
+	onSleep                        // the head is about to sleep
+	onAttempt                      // the head makes an attempt
+	onHeld                         // the attempt found that another holder has the lock
+	onFailure                      // the attempt failed
+	onUnknown                      // the outcome of the attempt, under the name of the watch, is unknown
+	onGrant                        // the head leaves with a lease
+	onLeave                        // the head leaves without one
+	onWake                         // the store wakes the line
+	onFreed                        // a lease that this Client held is over
+	onWatched                      // the watch is active
+	onWatchFailed                  // there is no watch
+	onSignal                       // the head reads its signal
+	onOffer                        // a hold of this Client that ends has a lease for the head
+	onLingered                     // a line in which nobody is was kept for long enough
+	happenings                     // how many there are
+)
+
+// lineAction is what the lines do, or the head does, after an event.
+type lineAction struct {
+	signal     bool // the head
+	queue      bool // the call stands behind the head
+	lead       bool // make the first waiter the head
+	join       int  // let so many waiters behind that one join it; negative: all
+	beginWatch bool
+	endWatch   bool
+	linger     bool // keep the line for a while, though nobody is in it
+	remove     bool // the line
+
+	lease *grant // that the head takes; onGrant, onLeave: nobody is there to take it
+	joins bool   // the attempt joins the lease of the head before
+	named bool   // the attempt has the name under which the store wakes the line
+	try   bool   // the head makes an attempt
+	anew  bool   // the head begins its sleep anew, since the line is woken in another way
+	err   error  // the head ends with it
 }
 
-// enter joins the line, at its end if place is 0. It returns no waiter if the caller is its head.
-func (ls *lines) enter(key, owner string, ttl time.Duration, place uint64) (*line, *waiter) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln := ls.find(key, owner)
-	switch {
-	case ln != nil && ln.idle != nil:
-		ln.resume(ttl)
-		return ln, nil
-	case ln != nil:
-		if place == 0 {
-			ln.last++
-			place = ln.last
+// step is what an event makes of the state, and what is to be done.
+func (s lineState) step(e lineEvent) (_ lineState, a lineAction) {
+	switch e.is {
+	case onEnter:
+		if s.head != absent {
+			a.queue = true
+			break
 		}
-		wt := &waiter{turn: make(chan struct{}), ttl: ttl, place: place}
-		i, _ := slices.BinarySearchFunc(ln.queue, place, func(wt *waiter, place uint64) int { return cmp.Compare(wt.place, place) })
-		ln.queue = slices.Insert(ln.queue, i, wt)
-		return ln, wt
-	}
-	if ln, _ = ls.spare.Get().(*line); ln == nil {
-		ln = &line{signal: make(chan struct{}, 1)}
-	}
-	ln.key, ln.owner, ln.other, ln.ttl = key, owner, ls.byKey[key], ttl
-	if ls.byKey == nil {
-		ls.byKey = make(map[string]*line)
-	}
-	ls.byKey[key] = ln
-	return ln, nil
-}
-
-// find is the line for key and owner, or nil.
-func (ls *lines) find(key, owner string) *line {
-	ln := ls.byKey[key]
-	for ln != nil && ln.owner != owner {
-		ln = ln.other
-	}
-	return ln
-}
-
-// resume gives a line that was kept a head.
-func (ln *line) resume(ttl time.Duration) {
-	ln.idle.Stop()
-	ln.idle, ln.ttl = nil, ttl
-	ln.calm() // no head was there to be woken
-	if !ln.local {
-		ln.held, ln.until = HeldError{}, time.Time{}
-	}
-}
-
-// turn begins an attempt of the head. It returns the lease that was handed over to the head, if
-// any. Otherwise it returns the name under which an active watch wakes the line, and whether the
-// attempt joins the lease of the head before.
-func (ls *lines) turn(ln *line) (handed *grant, waiter string, joins bool) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	handed, ln.busy = ln.takeHanded(), true
-	joins, ln.joins = ln.joins, false
-	ln.late = joins || handed != nil
-	switch {
-	case handed == nil && ln.watch.active:
-		waiter = ln.watch.waiter
-	case handed != nil && ln.held.Position > 0: // leave the queue of the store
-		ln.unwatch()
-	}
-	return handed, waiter, joins
-}
-
-// note keeps the error of an attempt of the head: the lock is held, or the store failed.
-func (ls *lines) note(ln *line, err error) {
-	held := asHeld(ln.key, err)
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.busy = false
-	if held == nil {
-		ln.fault = err
-		ln.failures++
-		ln.failedAt = time.Now()
-		return
-	}
-	ln.fault, ln.failures = nil, 0
-	ln.held, ln.until, ln.local = *held, time.Time{}, false
-	if held.Left > 0 {
-		ln.until = time.Now().Add(held.Left)
-	}
-}
-
-// leave makes the next waiter the head. If the head leaves with a lease, the next one knows that
-// the lock is held. A lease that was handed over to a head which leaves without it goes to the next
-// head; if there is none, leave returns it.
-func (ls *lines) leave(ln *line, lease contract.Lease, granted bool) (unwanted *grant) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.busy = false
-	switch {
-	case granted && shared(lease): // the next one may be granted the lock as well, also when others release it
-		ln.held, ln.until, ln.local = HeldError{}, time.Time{}, false
-	case granted:
-		ln.held = HeldError{Key: ln.key}
-		ln.until, ln.local = lease.Expires, true
-		ln.calm() // the wake-up led to this grant
-	}
-	if granted {
-		ln.fault, ln.failures = nil, 0
-	}
-	if len(ln.queue) > 0 {
-		if !granted {
-			ln.wake() // the head may have left with a wake-up that it did not use
+		s.head, s.ttl, s.woken = asleep, e.ttl, false // no head was there to be woken
+		if !s.local {
+			s.held, s.until = nil, time.Time{}
 		}
-		ln.joins = granted && lease.Room != 0 && !ln.late
-		ln.ttl = ln.queue[0].ttl
-		close(ln.queue[0].turn)
-		ln.queue = slices.Delete(ln.queue, 0, 1)
-		if ln.joins {
-			ln.letJoin(lease.Room - 1)
+
+	case onSleep:
+		switch {
+		case s.watch == watchRefused && !s.outlasts(e): // an earlier head has read it
+			a.err = s.watchErr
+		case s.watch == unwatched && s.fault == nil: // while the store fails, the head ignores wake-ups
+			s.watch, a.beginWatch = watchBegun, true
 		}
+
+	case onAttempt:
+		a.lease, a.joins = s.given, s.head == invited
+		a.named = a.lease == nil && s.watch == watchActive
+		s.head, s.given = asking, nil
+		if a.joins || a.lease != nil {
+			s.head = following
+		}
+		if a.lease != nil && s.held != nil && s.held.Position > 0 { // leave the queue of the store
+			a.endWatch = s.unwatch()
+		}
+
+	case onHeld:
+		s.head, s.fault, s.failures = asleep, nil, 0
+		s.held, s.until, s.local = e.held, e.until, false
+
+	case onFailure:
+		s.head, s.fault, s.failedAt = asleep, e.err, e.at
+		s.failures++
+
+	case onUnknown: // what is on its way gets nothing in the name of this watch
+		a.endWatch = s.unwatch()
+
+	case onGrant:
+		invites := e.room != 0 && s.head != following
+		s.fault, s.failures = nil, 0
+		if e.shared { // the next one may be granted the lock as well, also when others release it
+			s.held, s.until, s.local = nil, time.Time{}, false
+		} else { // the wake-up led to this grant
+			s.held, s.until, s.local, s.woken = heldHere, e.until, true, false
+		}
+		a = s.pass(e, s.watch == watchActive)
+		if a.lead && invites {
+			s.head, a.join = invited, e.room-1
+		}
+
+	case onLeave:
+		a = s.pass(e, false)
+		if a.lead {
+			s.woken, a.signal = true, true // the head may have left with a wake-up that it did not use
+		}
+
+	case onWake: // while this Client holds the lock, the store reports the release before
+		if !s.local {
+			s.woken, a.signal = true, true
+		}
+
+	case onFreed:
+		s.local, s.woken, a.signal = false, true, true
+
+	case onWatched: // the lock may have been released before
+		if s.watch == watchBegun {
+			s.watch, s.woken, a.signal = watchActive, true, true
+		}
+
+	case onWatchFailed:
+		if s.watch == watchBegun {
+			s.watch, s.watchErr, a.signal = watchFailed, e.err, true
+		}
+
+	case onSignal:
+		switch {
+		case s.watch != watchFailed:
+		case errors.Is(s.watchErr, errors.ErrUnsupported):
+			s.watch, s.watchErr, a.anew = unwatchable, nil, true
+		case s.outlasts(e): // begin another before the next sleep
+			a.endWatch, a.anew = s.unwatch(), true
+		default:
+			s.watch, a.err = watchRefused, s.watchErr
+			return s, a
+		}
+		// A store that comes back after a fault wakes all waiters: their attempts would arrive at one
+		// instant.
+		a.try = s.woken && (s.fault == nil || s.given != nil)
+		s.woken = false
+
+	case onOffer: // if an attempt under way hangs, the key would stay locked
+		if (s.head == asleep || s.head == invited) && s.given == nil && e.lease.Expires.Sub(e.at) > s.ttl/2 {
+			s.given, s.woken, a.signal = e.lease, true, true
+		}
+
+	case onLingered:
+		if s.head == absent {
+			a.remove, a.endWatch = true, s.unwatch()
+		}
+	}
+	return s, a
+}
+
+// pass makes the first waiter behind the head the head. If there is none, the line ends, at once or,
+// if it is to linger, later.
+func (s *lineState) pass(e lineEvent, linger bool) (a lineAction) {
+	if e.behind > 0 {
+		s.head, s.ttl = asleep, e.next
+		return lineAction{lead: true}
+	}
+	a = lineAction{lease: s.given, linger: linger, remove: !linger}
+	s.head, s.given = absent, nil
+	if a.remove {
+		a.endWatch = s.unwatch()
+	}
+	return a
+}
+
+// unwatch forgets the watch. It is false if there was none.
+func (s *lineState) unwatch() (end bool) {
+	end = s.watch != unwatched
+	s.watch, s.watchErr = unwatched, nil
+	return end
+}
+
+// outlasts tells whether the head goes on without the watch that failed.
+func (s *lineState) outlasts(e lineEvent) bool { return e.outlasts && !outcome.Permanent(s.watchErr) }
+
+// heldHere is all that is known of the lock while this Client holds it.
+var heldHere = &HeldError{}
+
+// polls tells whether the head must look by itself, since no watch wakes it.
+func (s *lineState) polls() bool { return s.watch == unwatched || s.watch == unwatchable }
+
+// holder is what is known of the holder of key at now, or nil.
+func (s *lineState) holder(key string, now time.Time) *HeldError {
+	if s.held == nil {
 		return nil
 	}
-	unwanted = ln.takeHanded()
-	if granted && ln.watch.active {
-		ln.idle = time.AfterFunc(lingering, func() { ls.end(ln) })
-		return unwanted
+	held := *s.held
+	if s.held == heldHere {
+		held.Key = key
 	}
-	ls.remove(ln)
-	if ln.watch.begun {
-		ln.watch.ctx.cancel() // a late wake-up of this watch must find this line, so the line is not used again
-		return unwanted
-	}
-	*ln = line{signal: ln.signal, queue: ln.queue}
-	ls.spare.Put(ln)
-	return unwanted
-}
-
-// letJoin lets so many waiters out of the line, or all if room is negative. Each makes one attempt,
-// and comes back to its place if that is refused.
-func (ln *line) letJoin(room int) {
-	if room < 0 || room > len(ln.queue) {
-		room = len(ln.queue)
-	}
-	for _, wt := range ln.queue[:room] {
-		wt.joins = true
-		close(wt.turn)
-	}
-	ln.queue = slices.Delete(ln.queue, 0, room)
-}
-
-// lingering is how long a line that was watched is kept after the last waiter in it got the lock.
-// The next call then need not begin a watch, and enters the queue of the store with its first
-// attempt: bench/regress/mechanisms.md.
-const lingering = 200 * time.Millisecond
-
-// end removes a line that no call has joined again.
-func (ls *lines) end(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ln.idle == nil {
-		return
-	}
-	ln.idle = nil
-	ls.remove(ln)
-	ln.watch.ctx.cancel()
-}
-
-// quit leaves the line from behind the head. It returns what the line knew, with the position.
-func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, fault error) {
-	ls.mu.Lock()
-	i := slices.Index(ln.queue, wt)
-	if i >= 0 {
-		ln.queue = slices.Delete(ln.queue, i, i+1)
-	}
-	held, fault = ln.holder(), ln.fault
-	head := i < 0 && !wt.joins // it has just become the head
-	ls.mu.Unlock()
-	if held != nil {
-		held.Position += i + 1
-	}
-	if head {
-		unwanted = ls.leave(ln, contract.Lease{}, false)
-	}
-	return held, unwanted, fault
-}
-
-func (ls *lines) remove(ln *line) {
-	first := ls.byKey[ln.key]
-	if first == ln {
-		if ln.other == nil {
-			delete(ls.byKey, ln.key)
-		} else {
-			ls.byKey[ln.key] = ln.other
-		}
-		return
-	}
-	for ; first != nil; first = first.other {
-		if first.other == ln {
-			first.other = ln.other
-			return
-		}
-	}
-}
-
-// knowledge is what a line knows at one moment.
-type knowledge struct {
-	held     *HeldError // nil: nobody knows
-	timed    bool       // held says when the lease in the way ends
-	fault    error
-	failures int
-	failedAt time.Time
-	polls    bool // no watch wakes the line
-	refusal  error
-}
-
-func (ls *lines) know(ln *line) knowledge {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return knowledge{
-		held: ln.holder(), timed: !ln.until.IsZero(), fault: ln.fault, failures: ln.failures, failedAt: ln.failedAt,
-		polls: ln.watch.polling || !ln.watch.begun, refusal: ln.watch.refusal,
-	}
-}
-
-// holder is what the line knows of the holder, or nil. The mutex is held.
-func (ln *line) holder() *HeldError {
-	if ln.held.Key == "" {
-		return nil
-	}
-	held := ln.held
-	if !ln.until.IsZero() {
-		held.Left = max(time.Until(ln.until), 0)
+	if !s.until.IsZero() {
+		held.Left = max(s.until.Sub(now), 0)
 	}
 	held.Position = max(held.Position, 1) // in the store's queue
 	return &held
-}
-
-// beginWatch returns the ctx and the waiter of a new watch, unless the line has one. It begins none
-// while the store fails, since the head ignores wake-ups then, and none for keys shared with other
-// software: a waiter that is woken would win every time. The ctx ends with the line, which outlives
-// its heads.
-func (ls *lines) beginWatch(ln *line) (ctx context.Context, waiter string, begin bool) {
-	if ls.shared {
-		return nil, "", false
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ln.watch.begun || ln.fault != nil {
-		return nil, "", false
-	}
-	ln.watch.begun, ln.watch.ctx, ln.watch.waiter = true, &watchContext{}, ls.holder.token()
-	return ln.watch.ctx, ln.watch.waiter, true
-}
-
-// watched is called when the watch is active. The lock may have been released before, so it wakes.
-func (ls *lines) watched(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.watch.active = true
-	ln.wake()
-}
-
-// watchFailed is called when there is no watch.
-func (ls *lines) watchFailed(ln *line, err error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.watch.failed = err
-	ln.alert()
-}
-
-// poll notes that the store cannot wake anybody.
-func (ls *lines) poll(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.watch.polling = true
-}
-
-// refuse keeps the error of the watch for the next heads.
-func (ls *lines) refuse(ln *line, err error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.watch.refusal = err
-}
-
-// forgetWatch ends a watch that has failed, so that the head can begin another.
-func (ls *lines) forgetWatch(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln.unwatch()
-}
-
-func (ln *line) unwatch() {
-	ln.watch.ctx.cancel()
-	ln.watch.begun, ln.watch.active = false, false
-}
-
-// offer hands the lease over to the head of its line, if that sleeps and the lease is long enough for
-// it. A head with an attempt under way takes none: if the attempt hangs, the key would stay locked.
-func (ls *lines) offer(lease *grant) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ln := ls.find(lease.Key, "")
-	if ln == nil || ln.idle != nil || ln.busy || ln.handed != nil || time.Until(lease.Expires) <= ln.ttl/2 {
-		return false
-	}
-	ln.handed = lease
-	ln.wake()
-	return true
-}
-
-// takeHanded takes the lease that was handed over to the head. The mutex is held.
-func (ln *line) takeHanded() (handed *grant) {
-	handed, ln.handed = ln.handed, nil
-	return handed
-}
-
-// wokenByStore wakes the line, unless this Client holds the lock: then the store reports the
-// release before.
-func (ls *lines) wokenByStore(ln *line) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if !ln.local {
-		ln.wake()
-	}
-}
-
-// freed wakes the heads of all lines for key: a lease that this Client held is over.
-func (ls *lines) freed(key string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
-		ln.local = false
-		ln.wake()
-	}
-	if ls.shared {
-		ls.restFrom(key)
-	}
-}
-
-// signalled reads what the head was signalled for: a wake-up, an error of the watch, or both. While
-// the store fails, a wake-up does not count: a store that comes back wakes all waiters, and their
-// attempts would arrive at one instant.
-func (ls *lines) signalled(ln *line) (woken bool, failed error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	woken, failed = ln.woken && (ln.fault == nil || ln.handed != nil), ln.watch.failed
-	ln.woken, ln.watch.failed = false, nil
-	return woken, failed
-}
-
-func (ln *line) wake() {
-	ln.woken = true
-	ln.alert()
-}
-
-func (ln *line) alert() {
-	select {
-	case ln.signal <- struct{}{}:
-	default: // it has one already
-	}
-}
-
-// calm takes back a wake-up that the head has not read.
-func (ln *line) calm() { ln.woken = false }
-
-// inLine is how many calls wait in the line.
-func (ls *lines) inLine(ln *line) int {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return 1 + len(ln.queue)
-}
-
-func (ls *lines) count(key string) (n int) {
-	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
-		n += 1 + len(ln.queue)
-	}
-	return n
-}
-
-// restFrom leaves the key to others for one interval. The mutex is held.
-func (ls *lines) restFrom(key string) {
-	if ls.rests == nil {
-		ls.rests = map[string]time.Time{}
-	}
-	d := sharing(ls.count(key), rand.Float64())
-	ls.rests[key] = time.Now().Add(d)
-	time.AfterFunc(d, func() {
-		ls.mu.Lock()
-		defer ls.mu.Unlock()
-		if !time.Now().Before(ls.rests[key]) { // else it was released again
-			delete(ls.rests, key)
-		}
-	})
-}
-
-// rest is how long this Client still leaves the key to others.
-func (ls *lines) rest(key string) time.Duration {
-	if !ls.shared {
-		return 0
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	until, rests := ls.rests[key]
-	if !rests {
-		return 0
-	}
-	return max(time.Until(until), 0)
 }

@@ -83,11 +83,12 @@ func (c *callContext) result() (hooks []contract.Begin, wall *wallclock.Reading)
 type callKey struct{}
 
 // callOf finds, behind the middleware, the call of the Client.
-func callOf(ctx context.Context) (*callContext, error) {
-	if c, _ := ctx.Value(callKey{}).(*callContext); c != nil {
-		return c, nil
+func callOf(ctx context.Context, key string) (*callContext, effort, error) {
+	c, _ := ctx.Value(callKey{}).(*callContext)
+	if c == nil {
+		return nil, effort{}, &Error{Op: "acquire", Key: key, Err: errNoCall}
 	}
-	return nil, errNoCall
+	return c, effort{scoped: c.said.scoped, wait: c.wait}, nil
 }
 
 var errNoCall = outcome.Invalidf("middleware of locker.WithMiddleware dropped the values of its ctx; pass on that ctx, or one below it")

@@ -39,28 +39,24 @@ type waiting struct {
 }
 
 // Acquire is lock for a call that has come through middleware.
-func (w *waiting) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
-	c, err := callOf(ctx)
+func (w *waiting) Acquire(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
+	c, so, err := callOf(ctx, req.Key)
 	if err != nil {
-		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, err
 	}
-	so := effort{scoped: c.said.scoped, wait: c.wait}
-	lease, err := w.lock(ctx, req, &so)
-	if err == nil {
+	if lease, err = w.lock(ctx, req, &so); err == nil {
 		c.granted(&so)
 	}
 	return lease, err
 }
 
 // Transfer is resume for a call that has come through middleware.
-func (w *waiting) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
-	c, err := callOf(ctx)
+func (w *waiting) Transfer(ctx context.Context, from string, req contract.Request) (lease contract.Lease, err error) {
+	c, so, err := callOf(ctx, req.Key)
 	if err != nil {
-		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
+		return contract.Lease{}, err
 	}
-	so := effort{scoped: c.said.scoped, wait: c.wait}
-	lease, err := w.resume(ctx, from, req, &so)
-	if err == nil {
+	if lease, err = w.resume(ctx, from, req, &so); err == nil {
 		c.granted(&so)
 	}
 	return lease, err
@@ -79,14 +75,14 @@ func (w *waiting) resume(ctx context.Context, from string, req contract.Request,
 	lease, err := w.attempt(ctx, nil, func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error) {
 		return l.Transfer(ctx, from, req)
 	}, req, so)
-	if err == errUnderWay { //nolint:errorlint // it is not wrapped
-		err = w.unanswered(ctx, req.Key, lastAttempt, nil)
-	}
 	return w.concluded(ctx, req, so, lease, err)
 }
 
 // concluded is the result of a call that ended with lease and err.
 func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effort, lease contract.Lease, err error) (contract.Lease, error) {
+	if err == errUnderWay { //nolint:errorlint // it is not wrapped
+		err = w.unanswered(ctx, req.Key, lastAttempt, so.fault)
+	}
 	if err == nil {
 		err = w.tooLate(ctx, req, &grant{lease, so.wall})
 	}
@@ -99,11 +95,7 @@ func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effor
 func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
 	p := so.wait
 	if p.once {
-		lease, err = w.insist(ctx, nil, req, so)
-		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			err = w.unanswered(ctx, req.Key, lastAttempt, nil)
-		}
-		return lease, err
+		return w.insist(ctx, nil, req, so)
 	}
 	var limit context.Context
 	if p.limit > 0 {
@@ -111,33 +103,30 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 		limit, cancel = context.WithTimeout(ctx, p.limit)
 		defer cancel()
 	}
-	var refused error // the answer to an attempt outside the line
-	if req.Owner != "" {
-		// A nested request must not queue behind a call that waits for the same owner.
-		var over bool
-		if lease, over, err = w.beside(ctx, limit, &req, so); over {
-			return lease, err
+	var ln *line
+	var place uint64 // in the line; 0: at its end
+	// A nested request must not queue behind a call that waits for the same owner.
+	for beside := req.Owner != ""; ; beside = true {
+		if beside {
+			var over bool
+			if lease, over, err = w.beside(ctx, limit, &req, so); over {
+				return lease, err
+			}
 		}
-		refused = err
-	}
-	ln, wt := w.lines.enter(req.Key, req.Owner, req.TTL, 0)
-	for wt != nil {
+		var wt *waiter
+		if ln, wt = w.lines.enter(req.Key, req.Owner, req.TTL, place); wt == nil { // it is the head
+			if beside {
+				w.lines.answered(ln, err)
+			}
+			break
+		}
 		if err := w.await(ctx, limit, ln, wt, req, so); err != nil {
 			return contract.Lease{}, err
 		}
 		if !wt.joins { // it is the head
 			break
 		}
-		join, over := req, false
-		join.Joins = true
-		if lease, over, err = w.beside(ctx, limit, &join, so); over {
-			return lease, err
-		}
-		req.Token, refused = join.Token, err
-		ln, wt = w.lines.enter(req.Key, req.Owner, req.TTL, wt.place)
-	}
-	if wt == nil && refused != nil {
-		w.lines.note(ln, refused)
+		req.Joins, place = true, wt.place
 	}
 	granted := false
 	defer func() { w.discard(ctx, w.lines.leave(ln, lease, granted), req) }() // also if a Backoff or a Locker panics
@@ -151,9 +140,6 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 func (w *waiting) beside(ctx, limit context.Context, req *contract.Request, so *effort) (lease contract.Lease, over bool, err error) {
 	p := so.wait
 	lease, err = w.insist(ctx, limit, *req, so)
-	if err == errUnderWay { //nolint:errorlint // it is not wrapped
-		return contract.Lease{}, true, w.unanswered(ctx, req.Key, lastAttempt, nil)
-	}
 	if !p.goesOn(err) || p.attempts > 0 && so.attempts >= p.attempts {
 		return lease, true, err
 	}
@@ -173,11 +159,6 @@ func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req co
 	case <-ctx.Done():
 	case <-done(limit):
 	}
-	return w.quit(ctx, ln, wt, req)
-}
-
-// quit leaves a line from behind its head.
-func (w *waiting) quit(ctx context.Context, ln *line, wt *waiter, req contract.Request) error {
 	held, unwanted, fault := w.lines.quit(ln, wt)
 	w.discard(ctx, unwanted, req)
 	if held == nil && fault == nil {
@@ -191,36 +172,38 @@ func (w *waiting) quit(ctx context.Context, ln *line, wt *waiter, req contract.R
 // for one with an owner, which has made an attempt already.
 func (w *waiting) lead(ctx, limit context.Context, ln *line, req contract.Request, so *effort) (contract.Lease, error) {
 	p := so.wait
-	k := w.lines.know(ln)
-	for sleepFirst := k.held != nil || k.fault != nil && p.outlasts(k.fault); ; sleepFirst = true {
+	s := w.lines.look(ln)
+	for sleepFirst := s.held != nil || s.fault != nil && p.outlasts(s.fault); ; sleepFirst = true {
 		for ; sleepFirst || w.lines.rest(ln.key) > 0; sleepFirst = false {
-			w.watch(ln)
 			if err := w.sleep(ctx, limit, ln, req, so); err != nil {
 				return contract.Lease{}, err
 			}
 		}
-		handed, waiter, joins := w.lines.turn(ln)
-		if handed != nil && !handed.ended(time.Now()) && !p.fresh {
-			so.hooks, so.wall = nil, handed.wall
-			return handed.Lease, nil
+		now := w.lines.tell(ln, lineEvent{is: onAttempt})
+		if now.lease != nil && !now.lease.ended(time.Now()) && !p.fresh {
+			so.hooks, so.wall = nil, now.lease.wall
+			return now.lease.Lease, nil
 		}
-		w.discard(ctx, handed, req) // it ended before the head could take it, or is not long enough
-		req.Waiter, req.Joins = waiter, joins
+		w.discard(ctx, now.lease, req) // it ended before the head could take it, or is not long enough
+		req.Waiter, req.Joins = "", now.joins
+		if now.named {
+			req.Waiter = ln.watch.waiter
+		}
 		lease, err := w.insist(ctx, limit, req, so)
-		if waiter != "" && isUnknown(err) {
-			w.lines.forgetWatch(ln) // what is on its way gets nothing in the name of this waiter
+		if now.named && isUnknown(err) {
+			w.lines.tell(ln, lineEvent{is: onUnknown})
 		}
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped
-			return contract.Lease{}, w.unanswered(ctx, req.Key, lastAttempt, w.lines.know(ln).fault)
+			so.fault = w.lines.look(ln).fault
 		}
 		if !p.goesOn(err) {
 			return lease, err
 		}
 		so.failed(err)
-		w.lines.note(ln, err)
+		w.lines.answered(ln, err)
 		if p.attempts > 0 && so.attempts >= p.attempts {
-			if k := w.lines.know(ln); k.fault == nil {
-				err = k.held
+			if s := w.lines.look(ln); s.fault == nil {
+				err = s.holder(ln.key, time.Now())
 			}
 			return contract.Lease{}, err
 		}
@@ -230,60 +213,43 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req contract.Reques
 
 // goesOn tells whether another attempt follows one that ended with err.
 func (p *waitPolicy) goesOn(err error) bool {
-	return err != nil && (errors.Is(err, ErrHeld) || p.outlasts(err))
+	underWay := err == errUnderWay //nolint:errorlint // it is not wrapped
+	return err != nil && !underWay && (errors.Is(err, ErrHeld) || p.outlasts(err))
 }
 
 // outlasts tells whether the wait goes on although the store fails with err. It does under
 // WithWait, which says for how long.
 func (p *waitPolicy) outlasts(err error) bool { return p.limit > 0 && !outcome.Permanent(err) }
 
-// watch asks the store, once per line, to wake it. When the watch becomes active, that wakes the
-// head too, since the lock may have been released before. A store that is slow to answer costs
-// wake-ups, not the wait.
-func (w *waiting) watch(ln *line) {
-	ctx, waiter, begin := w.lines.beginWatch(ln)
-	if !begin {
-		return
-	}
-	go func() {
-		if err := w.Watch(ctx, ln.key, waiter, func() { w.lines.wokenByStore(ln) }); err != nil {
-			w.lines.watchFailed(ln, err)
-			return
-		}
-		w.lines.watched(ln)
-	}()
-}
-
 // sleep returns nil when it is time for an attempt.
 func (w *waiting) sleep(ctx, limit context.Context, ln *line, req contract.Request, so *effort) error {
-	k := w.lines.know(ln)
-	if k.refusal != nil && !so.wait.outlasts(k.refusal) { // an earlier head has read it
-		return wrap("watch", req.Key, k.refusal)
+	if !w.lines.shared { // a waiter that is woken would win every time
+		now := w.lines.tell(ln, lineEvent{is: onSleep, outlasts: so.wait.limit > 0})
+		if now.err != nil {
+			return wrap("watch", req.Key, now.err)
+		}
+		if now.beginWatch {
+			go w.watch(ln, ln.key, ln.watch)
+		}
 	}
 	if so.since.IsZero() {
 		so.since = time.Now()
 	}
-	timer := time.NewTimer(w.pause(ln, k, so))
+	timer := time.NewTimer(w.pause(ln, so))
 	defer timer.Stop()
 	w.ledger.Done() // Drain does not wait for a call that sleeps
 	defer w.ledger.Begin()
 	for {
 		select {
 		case <-ln.signal:
-			woken, failed := w.lines.signalled(ln)
-			switch {
-			case failed == nil:
-			case errors.Is(failed, errors.ErrUnsupported):
-				w.lines.poll(ln)
-				timer.Reset(w.pause(ln, w.lines.know(ln), so))
-			case so.wait.outlasts(failed):
-				w.lines.forgetWatch(ln) // and begin another before the next sleep
-				timer.Reset(w.pause(ln, w.lines.know(ln), so))
-			default:
-				w.lines.refuse(ln, failed)
-				return wrap("watch", req.Key, failed)
+			now := w.lines.tell(ln, lineEvent{is: onSignal, outlasts: so.wait.limit > 0})
+			if now.err != nil {
+				return wrap("watch", req.Key, now.err)
 			}
-			if !woken {
+			if now.anew {
+				timer.Reset(w.pause(ln, so))
+			}
+			if !now.try {
 				continue
 			}
 		case <-timer.C:
@@ -291,20 +257,30 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req contract.Reque
 		case <-done(limit):
 		}
 		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
-			k = w.lines.know(ln)
-			return ended(ctx, req.Key, k.held, k.fault)
+			s := w.lines.look(ln)
+			return ended(ctx, req.Key, s.holder(ln.key, time.Now()), s.fault)
 		}
 		return nil
 	}
 }
 
+// watch asks the store, once per line, to wake it. When the watch becomes active, that wakes the
+// head too, since the lock may have been released before. A store that is slow to answer costs
+// wake-ups, not the wait. The ctx ends with the line, which outlives its heads.
+func (w *waiting) watch(ln *line, key string, ctx *watchContext) {
+	e := lineEvent{is: onWatched, watch: ctx}
+	if e.err = w.Watch(ctx, key, ctx.waiter, func() { w.lines.tell(ln, lineEvent{is: onWake}) }); e.err != nil {
+		e.is = onWatchFailed
+	}
+	w.lines.tell(ln, e)
+}
+
 // pause is the longest that the head sleeps: the backoff, or until the lease in the way ends. Only
 // the first few in the queue of a store look for the end of that lease.
-func (w *waiting) pause(ln *line, k knowledge, so *effort) time.Duration {
-	p := so.wait
-	position := 1
-	if k.held != nil {
-		position = k.held.Position
+func (w *waiting) pause(ln *line, so *effort) time.Duration {
+	s, p, now, position := w.lines.look(ln), so.wait, time.Now(), 1
+	if s.held != nil {
+		position = max(s.held.Position, 1)
 	}
 	var pause time.Duration
 	switch rest := w.lines.rest(ln.key); {
@@ -312,25 +288,25 @@ func (w *waiting) pause(ln *line, k knowledge, so *effort) time.Duration {
 		return rest
 	case p.backoff != nil:
 		pause = p.backoff(max(so.attempts, 1), rand.Float64())
-		if isSilent(k.fault) { // an answer was waited for already
+		if isSilent(s.fault) { // an answer was waited for already
 			pause = min(pause, baseFailing)
 		}
-	case isSilent(k.fault):
+	case isSilent(s.fault):
 		pause = failing(1, rand.Float64())
-	case k.fault != nil:
-		pause = failing(k.failures, rand.Float64())
+	case s.fault != nil:
+		pause = failing(s.failures, rand.Float64())
 	case w.lines.shared:
 		return sharing(w.lines.inLine(ln), rand.Float64())
-	case k.polls:
+	case s.polls():
 		pause = polling(max(so.attempts, 1), rand.Float64())
 	default:
-		pause = jitter(watching(time.Since(so.since), position), rand.Float64())
+		pause = jitter(watching(now.Sub(so.since), position), rand.Float64())
 	}
-	if k.fault != nil { // a new head does not begin the pause anew
-		pause -= time.Since(k.failedAt)
-	}
-	if k.held != nil && k.fault == nil && k.timed && position <= lookouts {
-		pause = min(pause, k.held.Left+2*time.Millisecond) // stores count in milliseconds, and Redis keeps a key for one more
+	switch {
+	case s.fault != nil: // a new head does not begin the pause anew
+		pause -= now.Sub(s.failedAt)
+	case s.held != nil && !s.until.IsZero() && position <= lookouts:
+		pause = min(pause, max(s.until.Sub(now), 0)+2*time.Millisecond) // stores count in milliseconds, and Redis keeps a key for one more
 	}
 	return max(pause, time.Millisecond)
 }
@@ -369,6 +345,7 @@ type effort struct {
 	unknown  bool      // the outcome of an attempt
 	since    time.Time // when it began to sleep at the head of its line
 	silent   int       // attempts that had no answer, since the store last answered
+	fault    error     // of the line, when an attempt of its head had no answer
 	left     []*attempt
 }
 

@@ -123,8 +123,8 @@ var defects = []defect{
 	}},
 	{name: "a reader that joined lets others join", strategy: "rwlock", fault: Net, patch: patch{
 		"locker", "line.go",
-		"lease.Room != 0 && !ln.late",
-		"lease.Room != 0 && (!ln.late || DEFECT)",
+		"e.room != 0 && s.head != following",
+		"e.room != 0 && (s.head != following || DEFECT)",
 	}},
 	{name: "absolute expiry (PXAT) by the client's clock", strategy: "single", fault: None, below: mutant{lasting: byTheClientsClock}},
 	{name: "T1 after the replies", strategy: "redlock-5/3", fault: Net, patch: patch{
@@ -246,18 +246,18 @@ var defects = []defect{
 	}},
 	{name: "a wake for a waiter that has left does not wake the next", strategy: "single", fault: None, patch: patch{
 		"locker", "line.go",
-		"		if !granted {\n			ln.wake() //",
-		"		if !granted && DEFECT {\n			ln.calm()\n		}\n		if !granted && !DEFECT {\n			ln.wake() //",
+		"s.woken, a.signal = true, true // the head",
+		"s.woken, a.signal = !DEFECT, !DEFECT // the head",
 	}},
 	{name: "a waiter keeps its name after an attempt that has an unknown outcome", strategy: "single", fault: Net, patch: patch{
 		"locker", "wait.go",
-		"		if waiter != \"\" && isUnknown(err) {\n",
-		"		if waiter != \"\" && isUnknown(err) && !DEFECT {\n",
+		"		if now.named && isUnknown(err) {\n",
+		"		if now.named && isUnknown(err) && !DEFECT {\n",
 	}},
 	{name: "a waiter keeps its name after a time-out of the client library", strategy: "fair", fault: Pause, patch: patch{
 		"locker", "wait.go",
-		"			w.lines.forgetWatch(ln) // what is on its way",
-		"			if !DEFECT || err == errUnderWay || isSilent(err) {\n				w.lines.forgetWatch(ln)\n			} // what is on its way",
+		"			w.lines.tell(ln, lineEvent{is: onUnknown})\n",
+		"			if !DEFECT || err == errUnderWay || isSilent(err) {\n				w.lines.tell(ln, lineEvent{is: onUnknown})\n			}\n",
 	}},
 	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
 		"locker", "wait.go",

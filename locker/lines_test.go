@@ -1,0 +1,98 @@
+package locker
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockstep-go/lockstep/internal/cleanup"
+	"github.com/lockstep-go/lockstep/locker/contract"
+)
+
+func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
+	var ls lines
+	ln, first := ls.enter("key", "", time.Second, 0)
+	if first != nil {
+		t.Fatal("the first caller in a line is not its head")
+	}
+	_, second := ls.enter("key", "", time.Second, 0)
+	_, third := ls.enter("key", "", time.Second, 0)
+	ls.leave(ln, contract.Lease{}, false)
+	isTurn(t, "the second", second, true)
+	isTurn(t, "the third", third, false)
+	ls.quit(ln, second) // its ctx ended at the same moment
+	isTurn(t, "the third", third, true)
+	ls.leave(ln, contract.Lease{}, false)
+	if len(ls.byKey) != 0 {
+		t.Errorf("%d lines are left", len(ls.byKey))
+	}
+}
+
+func isTurn(t *testing.T, which string, p *waiter, want bool) {
+	t.Helper()
+	select {
+	case <-p.turn:
+		if !want {
+			t.Errorf("%s is the head", which)
+		}
+	default:
+		if want {
+			t.Errorf("%s is not the head", which)
+		}
+	}
+}
+
+// A store may answer a Watch after its ctx has ended, and after the next Watch has begun.
+func TestAWatchThatHasEndedSaysNothingOfTheNext(t *testing.T) {
+	var ls lines
+	ln, _ := ls.enter("key", "", time.Second, 0)
+	ls.tell(ln, lineEvent{is: onSleep})
+	ended := ln.watch
+	ls.tell(ln, lineEvent{is: onUnknown})
+	ls.tell(ln, lineEvent{is: onSleep})
+	ls.tell(ln, lineEvent{is: onWatchFailed, watch: ended, err: ended.Err()})
+	if now := ls.tell(ln, lineEvent{is: onSignal}); now.err != nil {
+		t.Errorf("the head ends with %v, which is of the watch before", now.err)
+	}
+	ls.tell(ln, lineEvent{is: onWatched, watch: ended})
+	if state := ls.look(ln); state.watch != watchBegun {
+		t.Error("the next watch is active, as the one before says")
+	}
+}
+
+// A process may be paused between the handover and the moment at which the waiter runs.
+func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &granting{}
+		w := &waiting{Locker: store, lines: &lines{}, handovers: &handovers{}, cleanups: cleanup.New(false)}
+		ln, _ := w.lines.enter("key", "", time.Second, 0)
+		ln.state.given = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
+		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
+		lease, err := w.lead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
+		if err != nil || lease.Token != "own" {
+			t.Errorf("granted token %q, error %v; want that of its own attempt", lease.Token, err)
+		}
+		synctest.Wait()
+		if !slices.Equal(store.released, []string{"late"}) {
+			t.Errorf("released tokens %q; want the one that came too late", store.released)
+		}
+		w.lines.leave(ln, lease, true)
+	})
+}
+
+// granting grants everything.
+type granting struct {
+	Locker
+	released []string
+}
+
+func (g *granting) Acquire(_ context.Context, req contract.Request) (contract.Lease, error) {
+	return contract.Lease{Key: req.Key, Token: req.Token, Expires: contract.Until(time.Now(), req.TTL)}, nil
+}
+
+func (g *granting) Release(_ context.Context, lease contract.Lease) error {
+	g.released = append(g.released, lease.Token)
+	return nil
+}
