@@ -65,12 +65,12 @@ func rawQuorum(clients []*redis.Client, key *names) func(context.Context) error 
 	}
 }
 
-func lockstepQuorum(clients []*redis.Client, key *names, opts ...redlock.Option) (func(context.Context) error, error) {
+func lockstepQuorum(clients []*redis.Client, key *names) (func(context.Context) error, error) {
 	all := make([]locker.Locker, len(clients))
 	for i, c := range clients {
 		all[i] = single.New(lockgoredis.New(c))
 	}
-	quorum, err := redlock.New(all, opts...)
+	quorum, err := redlock.New(all)
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +117,6 @@ func quorums(rounds int, pinned bool) error {
 	if err != nil {
 		return err
 	}
-	inTurn, err := lockstepQuorum(clients, &names{prefix: "bench:inturn:"}, redlock.WithSequential())
-	if err != nil {
-		return err
-	}
 	canEnd, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	never := context.Background()
@@ -130,7 +126,6 @@ func quorums(rounds int, pinned bool) error {
 		{"raw again (A/A)", rawQuorum(clients, &names{prefix: "bench:again:"}), never},
 		{"lockstep, ctx that can't end", plain, never},
 		{"lockstep, cancellable ctx", plain, canEnd},
-		{"lockstep, one after the other", inTurn, never},
 		{"redsync, ctx that can't end", redsyncQuorum(clients, &names{prefix: "bench:redsync:"}), never},
 	})
 }

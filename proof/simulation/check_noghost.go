@@ -23,9 +23,6 @@ func checkGhosts(h *History) []string {
 				continue
 			}
 			limit, why := end.at+h.atOnce(), "at once"
-			if h.Strategy.Sequential { // each node before may have been silent
-				limit += time.Duration(h.Strategy.Nodes-1) * nodeLimit
-			}
 			if last := h.shaken(p, end); last > 0 && last+probePause+atOnce > limit {
 				limit, why = last+probePause+atOnce, "when the node is probed"
 			}

@@ -146,11 +146,9 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 			sent[m.Node] = m.Sent
 		}
 		switch {
-		case h.Strategy.Sequential && m.Answered <= at && m.Answered > m.Sent+min(nodeLimit, a.TTL):
-			said[m.Node] = Fails // the next node was asked by then
 		case m.Answered <= at && m.Kind == Yes && m.Op != "RaiseFence" && m.Answered >= lease(m.Sent, a.TTL):
-			// the node's own lease had ended, which began with the request to this node: a silent one is
-			// asked after the others. A node that is raised late has granted before.
+			// the node's own lease had ended, which began with the request to this node. A node that is
+			// raised late has granted before.
 			said[m.Node] = Fails
 		case m.Answered <= at:
 			said[m.Node] = m.Kind
@@ -161,19 +159,14 @@ func (h *History) count(a *Attempt, asked []*Message, at time.Duration) (v votes
 	}
 	var numbers []uint64
 	for node := 1; node <= h.Strategy.Nodes; node++ {
-		began, asked := a.Began, true
-		if h.Strategy.Sequential {
-			began, asked = sent[node], sent[node] > 0
-		}
-		_, wasAsked := sent[node]
-		heldBack := !wasAsked && !h.Strategy.Sequential // the quorum does not ask a silent node
+		_, wasAsked := sent[node] // the quorum does not ask a silent node
 		switch {
 		case said[node] == Yes:
 			v.granted++
 			numbers = append(numbers, fences[node])
 		case said[node] == No:
 			v.held++
-		case said[node] == Fails || heldBack || asked && at-began >= min(nodeLimit, a.TTL):
+		case said[node] == Fails || !wasAsked || at-a.Began >= min(nodeLimit, a.TTL):
 			v.failed++
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // relays are the strategies whose locks go from process to process.
-var relays = []string{"single", "fair", "fenced", "semaphore", "redlock-3/2", "redlock-5/4", "redlock-sequential-3/2"}
+var relays = []string{"single", "fair", "fenced", "semaphore", "redlock-3/2", "redlock-5/4"}
 
 // relayFaults are those under which no strategy of relays loses its exclusion.
 var relayFaults = []Fault{None, Net, Pause, Partition, Reboot, Storm, Ahead, Back, Fast, Split, OneWay}

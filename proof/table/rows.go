@@ -87,15 +87,6 @@ var rows = []Row{
 		},
 	},
 	{
-		Name: "redlock-sequential", Takes: []Kind{Queued, Plain}, Sizes: []Size{{3, 2}, {5, 4}},
-		Promises: Promises{Tokens: true, Sequential: true},
-		Left: map[Reader]string{
-			Wire: "it sends the commands of redlock", Laboratory: "its faults meet it as they meet redlock",
-			Contract: "it is redlock with an option; strategies/redlock tests the option",
-		},
-		build: quorum(func(s backends.Store, _ Setup) locker.Locker { return single.New(s) }, redlock.WithSequential()),
-	},
-	{
 		Name: "redlock-rwlock", Takes: []Kind{Ordered}, Sizes: []Size{{3, 2}, {5, 4}},
 		Promises: Promises{Tokens: true, Shared: true, RW: true, HoldsInOrder: true},
 		Left: map[Reader]string{

@@ -43,7 +43,6 @@ type Promises struct {
 	Queued       bool // waiters stand in a queue of the store
 	InOrder      bool // and nobody passes them
 	HoldsInOrder bool // holds are granted in the order of a queue
-	Sequential   bool // the nodes are asked one after the other
 	Tokens       bool // the value of a key is the token, or names it
 
 	Legacy     bool // a recipe, which promises less

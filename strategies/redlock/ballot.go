@@ -32,7 +32,7 @@ func (q *quorum) poll(ctx context.Context, r *round, rest *leftovers, skipped ..
 	for _, n := range skipped {
 		b.count(answer{node: n, err: errNothing})
 	}
-	for b.answered < len(q.nodes) && (q.sequential || b.open()) {
+	for b.answered < len(q.nodes) && b.open() {
 		if b.short(r) {
 			r.askHeld(func(n *node) {
 				if rest != nil {
@@ -169,9 +169,6 @@ func (e *election) won() bool { return e.landed >= e.need }
 // be clear whether the cause is contention or an outage.
 func (e *election) decided() bool {
 	silent := len(e.nodes) - e.answered
-	if e.sequential && silent > 0 {
-		return false
-	}
 	// After a failure the silent nodes decide between contention and an outage. A caller that wants
 	// to wait for the lock must know which. Nodes held back count as failed: they are not asked
 	// only for this.

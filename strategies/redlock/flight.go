@@ -72,9 +72,6 @@ func (f *flight) acquire(ctx context.Context, n *node, then reply) {
 func (f *flight) reserve(n *node) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.sequential && f.phase >= unwanted {
-		return errUnwanted
-	}
 	if !n.server.TryReserve() {
 		return &cleanup.FullError{}
 	}

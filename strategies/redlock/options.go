@@ -19,10 +19,9 @@ const (
 type Option func(*config)
 
 type config struct {
-	need       int
-	drift      float64
-	limit      time.Duration
-	sequential bool
+	need  int
+	drift float64
+	limit time.Duration
 }
 
 // WithQuorum sets how many nodes must hold the lock, from n/2+1, the default, to n. The package
@@ -39,10 +38,6 @@ func WithDrift(factor float64) Option { return func(c *config) { c.drift = facto
 // limit need not be small: a node that does not answer costs time only if the others do not make a
 // quorum.
 func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = d } }
-
-// WithSequential asks one node after the other, and all of them, as the original text does. It is
-// for comparison. A node that does not answer then costs its limit each time.
-func WithSequential() Option { return func(c *config) { c.sequential = true } }
 
 func invalidf(format string, args ...any) error {
 	return backends.Invalidf("lockstep: redlock: "+format, args...)

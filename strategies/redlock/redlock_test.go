@@ -42,9 +42,6 @@ func TestContractInFakeTime(t *testing.T) {
 					t.Parallel()
 					h := lockertest.Harness{Bubble: true, New: over(start, q.n, q.w, build, true), Except: except}
 					h.NoTransfer = kind == "fenced"
-					if kind == "sequential" {
-						h.Except = exceptInTurn
-					}
 					lockertest.Run(t, h)
 				})
 			}
@@ -64,15 +61,6 @@ var except = []string{
 	// A release asks nodes too that never granted the lease, so it looks for no cause.
 	"Unlock of a lock that an operator has evicted unnoticed matches ErrLost, evicted, and names the operator",
 }
-
-// exceptInTurn are the sentences that take n times as long if nodes are asked in turn, or that meet
-// a fault meant for the call before.
-var exceptInTurn = append([]string{
-	"a slow answer does not make the lease longer",
-	"a slow answer does not make an extension longer",
-	"when ctx ends while the store hangs, Extend returns the error of the ctx and the lease lasts",
-	"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated",
-}, except...)
 
 func TestContractWithALongNodeLimitInFakeTime(t *testing.T) {
 	patient := func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
@@ -103,7 +91,7 @@ func behind(start beneath.Start, n, w int, build build) lockertest.Harness {
 // build makes a quorum of stores.
 type build func(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error)
 
-var kinds = map[string]build{"plain": plain, "fenced": redlock.NewFenced, "sequential": sequential}
+var kinds = map[string]build{"plain": plain, "fenced": redlock.NewFenced}
 
 func plain(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
 	nodes := make([]locker.Locker, len(stores))
@@ -111,10 +99,6 @@ func plain(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker
 		nodes[i] = single.New(s)
 	}
 	return redlock.New(nodes, opts...)
-}
-
-func sequential(stores []backends.FencedStore, opts ...redlock.Option) (locker.Locker, error) {
-	return plain(stores, append(opts, redlock.WithSequential())...)
 }
 
 // over puts faults between the quorum and each of its n stores.

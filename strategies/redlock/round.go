@@ -51,7 +51,7 @@ type answer struct {
 	raise   bool // it answers a raise
 	fence   uint64
 	err     error
-	latency time.Duration // since the round began; in sequence, since the node was asked
+	latency time.Duration // since the round began
 }
 
 // asking is a node that may be asked, with the call that its server let through.
@@ -63,16 +63,12 @@ type asking struct {
 // begin starts a round for one question or several.
 func (q *quorum) begin(ctx context.Context, limit time.Duration, k kind) *round {
 	r := &round{quorum: q, kind: k, limit: limit, began: time.Now(), answers: make(chan answer, 2*len(q.nodes))}
-	turns := 1
-	if q.sequential && k != abandoning {
-		turns = len(q.nodes)
-	}
 	if k == extending {
 		ctx = context.WithoutCancel(ctx) // its nodes look for the cause of a loss
 	} else {
 		ctx = calls.ForNode(ctx)
 	}
-	r.ctx, r.cancel = context.WithTimeout(ctx, time.Duration(turns)*limit)
+	r.ctx, r.cancel = context.WithTimeout(ctx, limit)
 	r.users.Store(1)
 	q.rounds.Add(1)
 	return r
@@ -96,11 +92,6 @@ func (r *round) end() {
 // an acquire, it asks no node and returns false.
 func (r *round) ask(ask question, skipped ...*node) bool {
 	r.question = ask
-	if r.sequential {
-		r.users.Add(1)
-		go r.askInTurn(ask, skipped)
-		return true
-	}
 	var room [8]asking
 	asked := room[:0]
 	for _, n := range r.nodes {
@@ -189,31 +180,6 @@ func failure(err error) error {
 		return nil
 	}
 	return err
-}
-
-// askInTurn asks one node after the other. It goes on after the limit, even if the client library
-// of a node still waits.
-func (r *round) askInTurn(ask question, skipped []*node) {
-	defer r.leave()
-	for _, n := range r.nodes {
-		if slices.Contains(skipped, n) {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(r.ctx, r.limit)
-		began, heard := time.Now(), make(chan answer, 1)
-		r.users.Add(1)
-		ask(ctx, n, func(fence uint64, err error) {
-			heard <- answer{node: n, fence: fence, err: err, latency: time.Since(began)}
-			r.leave()
-		})
-		select {
-		case a := <-heard:
-			r.answers <- a
-		case <-ctx.Done():
-			r.answers <- answer{node: n, err: errNoAnswer, latency: r.limit}
-		}
-		cancel()
-	}
 }
 
 // next returns the next answer, or false when ctx or the limit has ended.
