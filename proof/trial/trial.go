@@ -1,4 +1,5 @@
-// Package trial runs the body of a test that is to fail, since what it tests is broken on purpose.
+// Package trial runs the body of a test apart and notes its failures: they are wanted, since what it tests is broken on
+// purpose, or the machine was too busy and the body runs again.
 package trial
 
 import (
@@ -22,7 +23,11 @@ func Failures(t testing.TB, limit time.Duration, body func(t testing.TB)) []stri
 		body(try)
 	}()
 	<-done
-	for _, f := range slices.Backward(try.cleanups) {
+	cancel() // before the cleanups, as in package testing
+	try.mu.Lock()
+	cleanups := try.cleanups
+	try.mu.Unlock()
+	for _, f := range slices.Backward(cleanups) {
 		f()
 	}
 	try.mu.Lock()
@@ -33,10 +38,10 @@ func Failures(t testing.TB, limit time.Duration, body func(t testing.TB)) []stri
 // A trial notes the failures of a test, and leaves the real one alone.
 type trial struct {
 	testing.TB
-	ctx      context.Context
-	cleanups []func()
+	ctx context.Context
 
 	mu       sync.Mutex
+	cleanups []func()
 	failures []string
 }
 
@@ -46,6 +51,12 @@ func (t *trial) note(text string) {
 	t.failures = append(t.failures, text)
 }
 
+func (t *trial) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
 func (t *trial) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +64,8 @@ func (t *trial) Failed() bool {
 }
 
 func (t *trial) Context() context.Context          { return t.ctx }
-func (t *trial) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
+func (t *trial) Fail()                             { t.note("failed") }
+func (t *trial) FailNow()                          { t.note("failed"); runtime.Goexit() }
 func (t *trial) Error(args ...any)                 { t.note(fmt.Sprint(args...)) }
 func (t *trial) Errorf(format string, args ...any) { t.note(fmt.Sprintf(format, args...)) }
 func (t *trial) Fatal(args ...any)                 { t.note(fmt.Sprint(args...)); runtime.Goexit() }

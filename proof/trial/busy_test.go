@@ -1,0 +1,61 @@
+package trial
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestABodyThatFailsOnABusyMachineRunsAgain(t *testing.T) {
+	const ttl = 10 * time.Second
+	for name, c := range map[string]struct {
+		late   time.Duration // of each take
+		passes int           // the take that passes; 0: none
+		takes  int           // that are wanted
+		fails  bool
+	}{
+		"a body that passes":                   {late: ttl, passes: 1, takes: 1},
+		"a machine that was busy":              {late: ttl, passes: 3, takes: 3},
+		"a machine that was busy all the time": {late: Takes * ttl << Takes, takes: Takes, fails: true},
+		"a machine that was not busy":          {late: ttl/busyPart - 1, passes: 2, takes: 1, fails: true},
+		"a machine that is busy no more":       {late: ttl / busyPart, passes: 3, takes: 2, fails: true},
+	} {
+		takes := 0
+		failures := Failures(t, time.Minute, func(t testing.TB) {
+			whileBusy(t, ttl, func(time.Duration) func() time.Duration { return func() time.Duration { return c.late } }, func(t testing.TB, given time.Duration) {
+				if want := ttl << takes; given != want {
+					t.Errorf("take %d has a TTL of %v; want %v", takes, given, want)
+				}
+				if takes++; takes != c.passes {
+					t.Fatal("lost")
+				}
+			})
+		})
+		if takes != c.takes || (len(failures) > 0) != c.fails || c.fails && failures[0] != "lost" {
+			t.Errorf("%s: %d takes, %q; want %d takes, and failures: %v", name, takes, failures, c.takes, c.fails)
+		}
+	}
+}
+
+// One long pause counts as much as many short ones, if they are within one TTL.
+func TestAWindowAddsUpWhatWasLateWithinATTL(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	w := window{length: 10 * time.Second}
+	for _, late := range []struct {
+		at, by int
+		want   string
+	}{{1, 1, "1s"}, {5, 2, "3s"}, {11, 1, "4s"}, {12, 1, "4s"}, {40, 3, "4s"}, {41, 2, "5s"}} {
+		w.add(at(late.at), time.Duration(late.by)*time.Second)
+		if got := fmt.Sprint(w.most); got != late.want {
+			t.Errorf("at %d s: %s; want %s", late.at, got, late.want)
+		}
+	}
+}
+
+func TestAGoroutineThatTakesNapsIsLittleLateOnAnyMachine(t *testing.T) {
+	stop := watch(time.Hour)
+	time.Sleep(10 * nap)
+	if late := stop(); late < 0 || late > time.Minute {
+		t.Errorf("late by %v", late)
+	}
+}
