@@ -44,7 +44,7 @@ func TestALockIsExtendedAtAThirdOfItsTTLForAsLongAsItIsHeld(t *testing.T) {
 	})
 }
 
-func TestWithoutExtensionALockEndsWithItsLease(t *testing.T) {
+func TestWithoutRenewalALockEndsWithItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(3*time.Second), locker.WithoutRenewal())
 		<-l.Context().Done()

@@ -32,3 +32,20 @@ func TestADialBesideCloseStartsNothing(t *testing.T) {
 		t.Errorf("Dial after Close = %v, %v", c, err)
 	}
 }
+
+func TestTheAddressOutlivesTheServer(t *testing.T) {
+	s, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Addr()
+	s.Close()
+	if after := s.Addr(); after != before || before == "" {
+		t.Errorf("Addr = %q, and after Close %q", before, after)
+	}
+	unreachable := New()
+	defer unreachable.Close()
+	if addr := unreachable.Addr(); addr != "" {
+		t.Errorf("Addr of a server that only Dial reaches = %q", addr)
+	}
+}

@@ -19,6 +19,7 @@ import (
 // Server is a running miniredis. Its keys expire in real time.
 type Server struct {
 	mini *miniredis.Miniredis
+	addr string // of Start
 
 	mu     sync.Mutex // not held while mini closes
 	closed bool
@@ -31,6 +32,7 @@ func Start() (*Server, error) {
 	if err := s.mini.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("lockstep: start embedded server: %w", err)
 	}
+	s.addr = s.mini.Addr()
 	return s, nil
 }
 
@@ -41,8 +43,8 @@ func New() *Server {
 	return s
 }
 
-// Addr returns the host:port of a server made by Start.
-func (s *Server) Addr() string { return s.mini.Addr() }
+// Addr returns the host:port of a server made by Start, also after Close. It is "" for one made by New.
+func (s *Server) Addr() string { return s.addr }
 
 // Dial connects without a socket, whatever the address. A client with Dial as its Dialer works in a
 // testing/synctest bubble, with a server made by New in the same bubble.
