@@ -200,15 +200,25 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
 	grant(t, store, "warm", "token", 20*time.Second)
 	wire.set(t, true)
+	const confirmations = 3 // of package cleanup
+	var looks atomic.Int64  // at the key, of calls that remove it
+	if _, err := direct.Subscribe("$JS.API.STREAM.MSG.GET.LOCKSTEP", func(m *nats.Msg) {
+		if strings.Contains(string(m.Data), `"lockstep.lock.key"`) {
+			looks.Add(1)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
 	defer cancel()
 	if _, err := locker.New(single.New(store), locker.WithTTL(25*time.Second)).TryLock(ctx, "key"); err == nil {
 		t.Fatal("TryLock: no error")
 	}
-	time.Sleep(6 * time.Second)
-	if n := named(t, s, "app lockstep"); n != 1 {
-		t.Fatalf("%d second connections", n)
-	}
+	eventually(t, "there is a second connection", func() bool { return named(t, s, "app lockstep") == 1 })
+	eventually(t, "the cleanup is confirmed for the last time", func() bool { return looks.Load() >= 1+confirmations })
 	came := make(chan *nats.Msg, 1)
 	if _, err := direct.ChanSubscribe("lockstep.lock.key", came); err != nil {
 		t.Fatal(err)
