@@ -68,9 +68,9 @@ type Admission struct {
 	Slots bool
 
 	// Turn says how Enter uses the queue; a store without one ignores it. With InOrder, Enter is
-	// refused while the queue has a waiter before this one that does not fit and is not late. While a waiter has a
-	// position or a reservation, all its calls have one Group and one Limit: a store may count a
-	// call with others as another waiter.
+	// refused while the queue has a waiter before this one that does not fit and is not late. While
+	// a waiter has a position or a reservation, all its calls have one Group and one Limit: a store
+	// may count a call with others as another waiter.
 	Turn
 }
 

@@ -129,7 +129,8 @@ func TestAGrantThatCannotBeUndoneIsUnknown(t *testing.T) {
 	}
 }
 
-// Each member has a shortest lease of its own: a lease that one has made longer may be short on the next leader.
+// Each member has a shortest lease of its own: a lease that one has made longer may be short on the
+// next leader.
 func TestALeaseThatIsTooShortIsReplaced(t *testing.T) {
 	c, plain := one(t)
 	var short atomic.Bool

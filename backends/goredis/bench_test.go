@@ -43,8 +43,9 @@ func pair(s *redisstore.Store) func(b *testing.B, ctx context.Context, key strin
 	}
 }
 
-// BenchmarkPairs is SetNX and DeleteIf on keys of their own, with calls that share round trips, with those that do not, and
-// by go-redis alone, in turns of 100 ms. See the ratios: the rest is this machine.
+// BenchmarkPairs is SetNX and DeleteIf on keys of their own, with calls that share round trips,
+// with those that do not, and by go-redis alone, in turns of 100 ms. See the ratios: the rest is
+// this machine.
 func BenchmarkPairs(b *testing.B) {
 	c := client.NewClient(&client.Options{Addr: redistest.Start(b).Addr()})
 	b.Cleanup(func() { c.Close() })

@@ -242,8 +242,8 @@ func TestAWakeComesFromTheNodeThatTheSlotHasMovedTo(t *testing.T) {
 	}
 }
 
-// A connection of its own can't be led elsewhere by ASK: the call fails without an answer as long as the slot moves. When
-// it has moved, the next call finds it.
+// A connection of its own can't be led elsewhere by ASK: the call fails without an answer as long
+// as the slot moves. When it has moved, the next call finds it.
 func TestCallsOnAConnectionOfTheirOwnFindASlotThatHasMoved(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, 0)
@@ -276,8 +276,8 @@ func TestCallsOnAConnectionOfTheirOwnFindASlotThatHasMoved(t *testing.T) {
 	}
 }
 
-// A numbered grant is about two keys, which Redis refuses to touch while their slot moves. It must not be taken for a lock
-// that is held, and the numbers must move along.
+// A numbered grant is about two keys, which Redis refuses to touch while their slot moves. It must
+// not be taken for a lock that is held, and the numbers must move along.
 func TestNumberedGrantsGoOnWhenTheSlotHasMoved(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2, 0)

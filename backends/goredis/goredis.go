@@ -1,10 +1,12 @@
-// Package goredis keeps locks in Redis through github.com/redis/go-redis/v9. What is sent and promised is the same for
-// all client libraries: see package backends/redisstore. Below, client is go-redis.
+// Package goredis keeps locks in Redis through github.com/redis/go-redis/v9. What is sent and
+// promised is the same for all client libraries: see package backends/redisstore. Below, client is
+// go-redis.
 //
 // # Redis Cluster
 //
-// Calls follow a slot to where it has moved. While it is on its way (MIGRATING), some fail, with a *redisstore.ReplyError that is
-// no refusal: they say neither that the lock is held nor that it is granted, and are good again when the slot has moved.
+// Calls follow a slot to where it has moved. While it is on its way (MIGRATING), some fail, with a
+// *redisstore.ReplyError that is no refusal: they say neither that the lock is held nor that it is
+// granted, and are good again when the slot has moved.
 //   - A new grant that is numbered (packages fenced and redlock) or in order (package fair) fails with TRYAGAIN: it is about
 //     two keys, and Redis touches two keys only where both are. Extensions and releases go on; a release then tells those
 //     who watch, and nobody in a queue.
@@ -29,35 +31,38 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and UniversalClient
-// have it, and so have mocks of them. If it has Pipeline as well, as those three do, calls that are made at the same time share
-// round trips.
+// Client is what is needed of go-redis. Its Client (also from NewFailoverClient), ClusterClient and
+// UniversalClient have it, and so have mocks of them. If it has Pipeline as well, as those three
+// do, calls that are made at the same time share round trips.
 //
-// A Ring has it as well, and is refused: it leads a key to another shard when one does not answer, and that shard grants a
-// lock which is held.
+// A Ring has it as well, and is refused: it leads a key to another shard when one does not answer,
+// and that shard grants a lock which is held.
 type Client interface {
 	Process(ctx context.Context, cmd client.Cmder) error
 	Watch(ctx context.Context, fn func(*client.Tx) error, keys ...string) error
 	Subscribe(ctx context.Context, channels ...string) *client.PubSub
 }
 
-// New returns a store that uses c, with the options, the TLS and the credentials that c has. Whatever those are,
-// locker.Client returns when its ctx is done; but a connection that hangs is given up sooner with the options that
-// [Open] sets. The caller closes c. There is no quarantine for servers
-// that may have forgotten locks, unless the options of c went through [Quarantine].
+// New returns a store that uses c, with the options, the TLS and the credentials that c has.
+// Whatever those are, locker.Client returns when its ctx is done; but a connection that hangs is
+// given up sooner with the options that [Open] sets. The caller closes c. There is no quarantine
+// for servers that may have forgotten locks, unless the options of c went through [Quarantine].
 //
-// A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting for a reply after
-// the ctx has ended; what that leaves is cleaned up when it gives up at last. While a server is down, every attempt on it
-// is followed by attempts to clean up, for as long as the TTL, and go-redis writes a line to standard error for each failed
-// dial, unless its logging.Disable or SetLogger was called.
+// A client with its own timeouts only (ContextTimeoutEnabled false, the default) may go on waiting
+// for a reply after the ctx has ended; what that leaves is cleaned up when it gives up at last.
+// While a server is down, every attempt on it is followed by attempts to clean up, for as long as
+// the TTL, and go-redis writes a line to standard error for each failed dial, unless its
+// logging.Disable or SetLogger was called.
 //
-// New adds a hook to c, which tests the connections that c makes from then on: PING is sent on one that was idle for over
-// five seconds, before it is used again, and a dead one is closed. See driver.Idle.
+// New adds a hook to c, which tests the connections that c makes from then on: PING is sent on one
+// that was idle for over five seconds, before it is used again, and a dead one is closed. See
+// driver.Idle.
 //
-// If the application uses up the connections of c, as by commands that block, a new lock waits for one, and fails a
-// little before its ctx ends: nothing was sent. Renewals and releases go over the pool that go-redis has for
-// pipelines. They wait too with redisstore.WithoutScripts, or if PipelinePoolSize is negative, or c has no
-// Pipeline or no PoolStats: then give the locks a client of their own.
+// If the application uses up the connections of c, as by commands that block, a new lock waits for
+// one, and fails a little before its ctx ends: nothing was sent. Renewals and releases go over the
+// pool that go-redis has for pipelines. They wait too with redisstore.WithoutScripts, or if
+// PipelinePoolSize is negative, or c has no Pipeline or no PoolStats: then give the locks a client
+// of their own.
 //
 // With a Ring every call fails, and nothing is sent.
 func New(c Client, opts ...redisstore.Option) *redisstore.Store {
@@ -81,8 +86,8 @@ func New(c Client, opts ...redisstore.Option) *redisstore.Store {
 	return redisstore.New(e, opts...)
 }
 
-// Open opens a client with options fit for locks, where o does not set its own, and returns a store on it together with
-// the client, for the caller to close:
+// Open opens a client with options fit for locks, where o does not set its own, and returns a store
+// on it together with the client, for the caller to close:
 //   - the deadline of a ctx is honoured while a reply is awaited, and no read or write lasts over a second;
 //   - at most one retry, of a command and of a dial: a lock that is late is no use;
 //   - a connection that was idle for over a minute is not used again;
@@ -158,7 +163,8 @@ type processor interface {
 	Process(ctx context.Context, cmd client.Cmder) error
 }
 
-// send leaves the pool for commands when waiting ends, and has until the deadline of ctx for what it has sent.
+// send leaves the pool for commands when waiting ends, and has until the deadline of ctx for what
+// it has sent.
 func (e executor) send(ctx, waiting context.Context, to processor, args []any, isOnce bool) (any, error) {
 	cmd := newCommand(waiting, args)
 	var err error
@@ -234,8 +240,9 @@ type once struct{ command }
 
 func (once) NoRetry() bool { return true }
 
-// Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent like everything else.
-// A cluster may have moved the key since its client has looked; then it looks again.
+// Pinned uses Watch for the connection that it brings, and lets it watch nothing: WATCH is sent
+// like everything else. A cluster may have moved the key since its client has looked; then it looks
+// again.
 func (e executor) Pinned(ctx context.Context, key string, fn func(driver.Conn) error) error {
 	err := e.pinned(ctx, key, fn)
 	if driver.Elsewhere(err) {
@@ -258,16 +265,16 @@ func (e executor) pinned(ctx context.Context, key string, fn func(driver.Conn) e
 
 const maxMoves = 4
 
-// cluster is what a ClusterClient has besides. It finds the server itself: Watch would send a WATCH first to learn which
-// it is.
+// cluster is what a ClusterClient has besides. It finds the server itself: Watch would send a WATCH
+// first to learn which it is.
 type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*client.Client, error)
 	ForEachMaster(ctx context.Context, fn func(context.Context, *client.Client) error) error
 	ReloadState(ctx context.Context)
 }
 
-// noted passes an error on. A server of a cluster that does not answer may have been replaced: the client would ask the
-// others only once a minute.
+// noted passes an error on. A server of a cluster that does not answer may have been replaced: the
+// client would ask the others only once a minute.
 func (e executor) noted(err error) error {
 	if cluster, ok := e.client.(cluster); ok && err != nil && !errors.As(err, new(*driver.ReplyError)) {
 		cluster.ReloadState(context.Background()) // in the background, at most five times a second
@@ -358,7 +365,8 @@ func (c *conn) pipeline(ctx, waiting context.Context, p client.Pipeliner, comman
 	return replies, nil
 }
 
-// unwatch is for go-redis, which gives connections back as they are: what they watch could fail the next transaction.
+// unwatch is for go-redis, which gives connections back as they are: what they watch could fail the
+// next transaction.
 func (c *conn) unwatch(ctx context.Context) {
 	if c.watching {
 		_, _ = c.Pipeline(ctx, []any{"UNWATCH"}) // without an answer the connection is thrown away

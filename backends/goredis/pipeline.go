@@ -94,8 +94,9 @@ func isLed(err error) bool {
 	return reply.Code() == "MOVED" || reply.Code() == "ASK" || reply.Code() == "TRYAGAIN"
 }
 
-// isAnswered reports whether the server has answered a command. Even nil is answered with an error, so what has none
-// and is nil was not answered: the connection was refused, or a hook has kept it from being sent.
+// isAnswered reports whether the server has answered a command. Even nil is answered with an error,
+// so what has none and is nil was not answered: the connection was refused, or a hook has kept it
+// from being sent.
 func isAnswered(cmd client.Cmder) bool { return cmd.Err() != nil || cmd.(answered).Val() != nil }
 
 // answer is that to a command of a pipeline. whole is the error of all commands without an answer.

@@ -18,7 +18,8 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// What is beside the contract of a queue: how it looks on the server, and what becomes of places whose store is gone.
+// What is beside the contract of a queue: how it looks on the server, and what becomes of places
+// whose store is gone.
 
 const queue = "{a}:\x00queue" // of the key a
 

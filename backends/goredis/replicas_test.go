@@ -42,8 +42,8 @@ const (
 	short         = 20 * time.Millisecond
 )
 
-// replicatedCalls are those that replicas have to acknowledge. The key b has the token already, and its number is 1, or has
-// a hold of it.
+// replicatedCalls are those that replicas have to acknowledge. The key b has the token already, and
+// its number is 1, or has a hold of it.
 var replicatedCalls = map[string]func(ctx context.Context, s *redisstore.Store) (ok bool, err error){
 	"SetNX": func(ctx context.Context, s *redisstore.Store) (bool, error) {
 		r, err := s.SetNX(ctx, "a", "token", 20*time.Second)

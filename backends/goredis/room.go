@@ -93,8 +93,8 @@ func (e executor) process(ctx context.Context, args []any, isOnce bool) (value a
 	return value, err
 }
 
-// take calls send, which waits for a connection of p until waiting has ended. Full tells that there was none for
-// a command that keeps or ends a hold.
+// take calls send, which waits for a connection of p until waiting has ended. Full tells that there
+// was none for a command that keeps or ends a hold.
 func (e executor) take(ctx context.Context, p pool, args []any, keeps bool, send func(waiting context.Context) error) (full bool, err error) {
 	if !keeps {
 		early, cancel := driver.Early(ctx)

@@ -171,7 +171,8 @@ func txDeleteMine(s *redisstore.Store) (bool, error) {
 	return s.TxDeleteIf(context.Background(), "a", "mine")
 }
 
-// An extension that has nothing to do must not take the life of one value and the name of another for one fact.
+// An extension that has nothing to do must not take the life of one value and the name of another
+// for one fact.
 func TestWithoutScriptsALongLifeIsThatOfTheTokenItself(t *testing.T) {
 	onBoth(t, func(t *testing.T, _ *redisstore.Store, outside *client.Client) {
 		ctx := t.Context()
@@ -243,7 +244,8 @@ func TestWithoutScriptsAReleaseThatMayNotPublishFreesTheLock(t *testing.T) {
 	}
 }
 
-// Without MULTI the commands that follow it would be carried out at once, whatever has changed since the look.
+// Without MULTI the commands that follow it would be carried out at once, whatever has changed
+// since the look.
 func TestWithoutMultiOrExecNothingIsDone(t *testing.T) {
 	for _, less := range []string{"-multi", "-exec", "-watch"} {
 		s := guard(t)

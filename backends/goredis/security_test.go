@@ -20,8 +20,8 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
-// The tests in security_*_test.go run docs/security.md. This file reads the users, and the tables of refusals, out of
-// files that the page links to, and lives the life of a lock with them.
+// The tests in security_*_test.go run docs/security.md. This file reads the users, and the tables
+// of refusals, out of files that the page links to, and lives the life of a lock with them.
 
 const (
 	page   = "../../docs/security.md"

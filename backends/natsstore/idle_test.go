@@ -55,9 +55,10 @@ func TestAConnectionWithTLSThatTheServerHasClosedFailsNoLock(t *testing.T) {
 	})
 }
 
-// Counterexample: a grant is on its way on a connection that falls silent. If the connection is made again, what
-// cleans up after the grant overtakes it. Then the network delivers the grant, and nobody releases it. The cleanup
-// goes over a second connection, and is repeated when the first one has answered.
+// Counterexample: a grant is on its way on a connection that falls silent. If the connection is
+// made again, what cleans up after the grant overtakes it. Then the network delivers the grant, and
+// nobody releases it. The cleanup goes over a second connection, and is repeated when the first one
+// has answered.
 func TestAConnectionWithAGrantOnItsWayIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	server := run(t)

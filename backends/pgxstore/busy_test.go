@@ -257,8 +257,8 @@ func holdsUpNoOther(
 	})
 }
 
-// Each error is a line in the log of the server, and a guard may keep a row for long. A row that nobody has is
-// told apart from one that is locked.
+// Each error is a line in the log of the server, and a guard may keep a row for long. A row that
+// nobody has is told apart from one that is locked.
 func TestACallThatMeetsALockedRowLeavesNoErrorInTheLog(t *testing.T) {
 	const life = 30 * time.Second
 	server := pgtest.Start(t, "fsync=off")

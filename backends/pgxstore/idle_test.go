@@ -23,8 +23,8 @@ import (
 	"github.com/lockstep-go/lockstep/proof/silent"
 )
 
-// A load balancer or NAT forgets connections without a reset. pgx tests those that were idle for a second, but
-// by default without a limit.
+// A load balancer or NAT forgets connections without a reset. pgx tests those that were idle for a
+// second, but by default without a limit.
 func TestIdleConnectionsThatWereForgottenFailNoLock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")

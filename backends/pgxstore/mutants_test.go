@@ -14,8 +14,9 @@ import (
 
 func someRounds(t testing.TB, pool *pgxpool.Pool) { removesNoKeyThatIsTaken(t, pool, 10) }
 
-// The bodies of the tests of sweeps and of the queue find each change of what they are about. The text of a mutant that
-// does not occur is an error: then it is to be adapted, so that it plants the same fault.
+// The bodies of the tests of sweeps and of the queue find each change of what they are about. The
+// text of a mutant that does not occur is an error: then it is to be adapted, so that it plants the
+// same fault.
 func TestMutantsOfTheSweepAndOfTheQueueAreFound(t *testing.T) {
 	type body = func(t testing.TB, pool *pgxpool.Pool)
 	server := pgtest.Start(t, "fsync=off")

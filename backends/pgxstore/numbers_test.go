@@ -41,7 +41,8 @@ func TestNumbersAreKeptForADayAndThoseByCountForEver(t *testing.T) {
 	}
 }
 
-// A release that is under way does not see the watcher. So the watcher waits for its end, and then finds the key free.
+// A release that is under way does not see the watcher. So the watcher waits for its end, and then
+// finds the key free.
 func TestWatchDoesNotCrossARelease(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
 	granted(t)(pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)).SetNX(t.Context(), "k", "token", time.Minute))
@@ -73,7 +74,8 @@ func TestWatchDoesNotCrossARelease(t *testing.T) {
 	}
 }
 
-// Three holds of a limit of three have ended. The one that comes next has room for itself, and for two that wait.
+// Three holds of a limit of three have ended. The one that comes next has room for itself, and for
+// two that wait.
 func TestAGrantThatFindsEndedHoldsAdmitsWaiters(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
 	o, s, grant := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)

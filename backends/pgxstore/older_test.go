@@ -102,7 +102,8 @@ const (
 	minuteUS       = int64(60_000_000)
 )
 
-// Each statement that a program of version 1 sends means the same with the tables and functions of this version.
+// Each statement that a program of version 1 sends means the same with the tables and functions of
+// this version.
 func TestTheStatementsOfAnOlderProgramWorkAfterAnInstall(t *testing.T) {
 	pool := older(t)
 	if err := pgxstore.Install(t.Context(), pool); err != nil {
@@ -165,8 +166,8 @@ func olderProgramWorks(t testing.TB, pool *pgxpool.Pool) {
 	p.says("true", oldSweep)
 }
 
-// Waiters of an old and of a new program stand in line when the functions are replaced. Both keep their positions, and
-// hear of their turn.
+// Waiters of an old and of a new program stand in line when the functions are replaced. Both keep
+// their positions, and hear of their turn.
 func TestQueuedWaitersKeepTheirPositionsOverAnInstall(t *testing.T) {
 	pool := older(t)
 	p, k := newOldProgram(t, pool), []byte("k")
@@ -214,8 +215,8 @@ func TestQueuedWaitersKeepTheirPositionsOverAnInstall(t *testing.T) {
 	granted(t)(s.SetNXQueued(t.Context(), "k", "new", time.Minute, backends.Turn{Waiter: "new"}))
 }
 
-// An old program installs once more after a new one, and does not know of versions. The server refuses that, so
-// nothing is changed: see tell in queue.sql.
+// An old program installs once more after a new one, and does not know of versions. The server
+// refuses that, so nothing is changed: see tell in queue.sql.
 func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {
 	pool := older(t)
 	if err := pgxstore.Install(t.Context(), pool); err != nil {

@@ -57,9 +57,10 @@ func granted(t testing.TB) func(backends.Result, error) uint64 {
 	}
 }
 
-// A program comes each minute, takes a key of its own, and ends. Every other one crashes, and leaves a waiter,
-// a watcher and a number of a minute too. It has no time to sweep later, and no other program sweeps. A week has 10,080
-// minutes: all of them with LOCKSTEP_TORTURE=1. 400 show the same, since a row is to live for an hour.
+// A program comes each minute, takes a key of its own, and ends. Every other one crashes, and
+// leaves a waiter, a watcher and a number of a minute too. It has no time to sweep later, and no
+// other program sweeps. A week has 10,080 minutes: all of them with LOCKSTEP_TORTURE=1. 400 show
+// the same, since a row is to live for an hour.
 func TestAWeekOfProgramsThatLiveForASecondLeavesFewRows(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
 	o, grant := outside{t, pool}, granted(t)
@@ -115,7 +116,8 @@ func TestAWeekOfProgramsThatLiveForASecondLeavesFewRows(t *testing.T) {
 	}
 }
 
-// Sweeps find keys that have been free for hours, just when somebody takes them, and just when two wait for one.
+// Sweeps find keys that have been free for hours, just when somebody takes them, and just when two
+// wait for one.
 func TestASweepRemovesNoKeyThatIsTakenMeanwhile(t *testing.T) {
 	removesNoKeyThatIsTaken(t, install(t, pgtest.Start(t, "fsync=off").DSN()), scale(100, 2000))
 }
@@ -219,7 +221,8 @@ func (l *line) asks(i int) {
 	l.waiters[i].answer = r
 }
 
-// served wants one of the two to have the key, and the other to be the head of the queue, which hears of the release.
+// served wants one of the two to have the key, and the other to be the head of the queue, which
+// hears of the release.
 func (l *line) served() {
 	l.t.Helper()
 	defer l.leave()
@@ -429,7 +432,8 @@ func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
-// A newer program has installed version 3, and a function that version 2 has not. Also if both install at once.
+// A newer program has installed version 3, and a function that version 2 has not. Also if both
+// install at once.
 func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off", "default_transaction_isolation=serializable").DSN())
 	tx := begin(t, pool)
@@ -488,8 +492,8 @@ func waitersLeaveFewRows(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// A call that is under way has locked the rows of its key, whose time is over. The sweep leaves them alone, and does
-// not wait.
+// A call that is under way has locked the rows of its key, whose time is over. The sweep leaves
+// them alone, and does not wait.
 func TestASweepLeavesTheKeysOfCallsThatAreUnderWay(t *testing.T) {
 	leavesCallsUnderWay(t, install(t, pgtest.Start(t, "fsync=off").DSN()))
 }

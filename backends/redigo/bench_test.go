@@ -51,7 +51,8 @@ func BenchmarkSetNXDeleteIf(b *testing.B) {
 	}
 }
 
-// BenchmarkSetNXDeleteIfAtOnce is by 64 goroutines, each with a key of its own, in turns. See the ratio: the rest is this machine.
+// BenchmarkSetNXDeleteIfAtOnce is by 64 goroutines, each with a key of its own, in turns. See the
+// ratio: the rest is this machine.
 func BenchmarkSetNXDeleteIfAtOnce(b *testing.B) {
 	pool := dial(b, redistest.Start(b).Addr(), client.DialReadTimeout(time.Second))
 	pool.MaxIdle = 64

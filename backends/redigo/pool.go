@@ -71,8 +71,8 @@ type patient struct{ client.Conn }
 
 func (p patient) Receive() (any, error) { return client.ReceiveWithTimeout(p.Conn, 0) }
 
-// Cut closes the connection below c, which Close of a connection of the pool would not: redigo does so when the deadline of
-// a ReceiveContext has passed, before it reads anything.
+// Cut closes the connection below c, which Close of a connection of the pool would not: redigo does
+// so when the deadline of a ReceiveContext has passed, before it reads anything.
 func (pool) Cut(c driver.PoolConn) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Time{})
 	defer cancel()
@@ -105,8 +105,9 @@ func dial(ctx context.Context, dialContext func(context.Context) (client.Conn, e
 	return nil, errors.New("the pool has neither Dial nor DialContext")
 }
 
-// connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake, a TestOnBorrow. Those
-// that go on alone are bounded, or a server that hangs would use up all files there are, and with them the way to others.
+// connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake,
+// a TestOnBorrow. Those that go on alone are bounded, or a server that hangs would use up all files
+// there are, and with them the way to others.
 func (p pool) connect(ctx context.Context, get func(context.Context) (client.Conn, error)) (client.Conn, error) {
 	if ctx.Done() == nil {
 		return get(ctx)

@@ -18,7 +18,8 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
-// What docs/security.md says of redigo. What each permission is for, package goredis finds out: the commands are the same.
+// What docs/security.md says of redigo. What each permission is for, package goredis finds out: the
+// commands are the same.
 
 func command(t *testing.T, server *redistest.Server, args ...string) any {
 	t.Helper()

@@ -149,7 +149,8 @@ func TestTextReadsAStringOrNothing(t *testing.T) {
 	}
 }
 
-// What a library or a server answers that is none, or an error in some place, must be an error of the call, not a refusal.
+// What a library or a server answers that is none, or an error in some place, must be an error of
+// the call, not a refusal.
 func TestRepliesOfATransactionAreReadWithCare(t *testing.T) {
 	denied := &driver.ReplyError{Text: "NOPERM no"}
 	type list = []any

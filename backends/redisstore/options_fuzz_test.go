@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// FuzzOptions: a ttl is taken from a millisecond to the limit and sent in whole milliseconds, never too few; WithReplicas
-// needs one and a millisecond; whatever is refused is not sent; and a prefix comes before every key.
+// FuzzOptions: a ttl is taken from a millisecond to the limit and sent in whole milliseconds, never
+// too few; WithReplicas needs one and a millisecond; whatever is refused is not sent; and a prefix
+// comes before every key.
 func FuzzOptions(f *testing.F) {
 	f.Add("", "k", int64(time.Hour), int64(time.Second), 1, int64(time.Second))
 	f.Add("app:", "{k}", int64(time.Hour), int64(time.Hour)+1, 0, int64(time.Second))

@@ -302,7 +302,8 @@ func TestAMasterThatAnsweredBeforeIsRemembered(t *testing.T) {
 	}
 }
 
-// TestOnlyTheLastMastersOfAnEndpointAreRemembered: a server that has a new run_id every minute costs no memory.
+// TestOnlyTheLastMastersOfAnEndpointAreRemembered: a server that has a new run_id every minute
+// costs no memory.
 func TestOnlyTheLastMastersOfAnEndpointAreRemembered(t *testing.T) {
 	q := driver.NewQuarantine()
 	q.Attach(longest, 0)
@@ -502,7 +503,8 @@ func TestAClusterMayBeginWithAReplica(t *testing.T) {
 	})
 }
 
-// TestAReplicaBesideAMasterRefusesNothing: a Store does not know which endpoint a grant goes to, and no grant goes to a replica.
+// TestAReplicaBesideAMasterRefusesNothing: a Store does not know which endpoint a grant goes to,
+// and no grant goes to a replica.
 func TestAReplicaBesideAMasterRefusesNothing(t *testing.T) {
 	l, s := behind()
 	l.next = []told{serverA}

@@ -51,8 +51,8 @@ func replyFrom(data *[]byte, depth int) any {
 	return list
 }
 
-// granting says by hand what acquire.lua and number.lua may reply; refused: how long what is there still lives, and the label of
-// its holder.
+// granting says by hand what acquire.lua and number.lua may reply; refused: how long what is there
+// still lives, and the label of its holder.
 func granting(reply any) (r backends.Result, told any, good bool) {
 	list, _ := reply.([]any)
 	switch {
@@ -124,8 +124,8 @@ func inMilliseconds(n int64) time.Duration {
 	return time.Duration(max(min(n, (1<<63-1)/int64(time.Millisecond)), 0)) * time.Millisecond
 }
 
-// FuzzReplies: whatever a server answers, a call takes it for what the script or the command can have meant by it, or it is an
-// error. Nothing else is a grant.
+// FuzzReplies: whatever a server answers, a call takes it for what the script or the command can
+// have meant by it, or it is an error. Nothing else is a grant.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{"", "\x00", "\x1a", "\x21", "\x19", "\x13\x00\x00\x00\x00\x00\x00\x05\xdc", "\x17\x21\x25", "\x17\x21\x21", "\x1f\x1a\x13\x7f\xff\xff\xff\xff\xff\xff\xff\x0cx",
 		"\x1f\x1a\x11\x0cx", "\x1f\x1a\x09\x04", "\x17\x1a\x11", "\x14OK", "\x13\x7f\xff\xff\xff\xff\xff\xff\xff", "\x17\x21\x849007199254740992", "\x17\x21\x849007199254740991", "\x0f\x21", "\x3eNOPERM ",

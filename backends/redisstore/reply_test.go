@@ -67,8 +67,8 @@ func TestYesReadsOneAndZero(t *testing.T) {
 	}
 }
 
-// FuzzParseInfo: of a text that is no INFO at all, nothing is read that is not there, one more line is found behind it, and
-// the strict form of quarantine and the report read the same.
+// FuzzParseInfo: of a text that is no INFO at all, nothing is read that is not there, one more line
+// is found behind it, and the strict form of quarantine and the report read the same.
 func FuzzParseInfo(f *testing.F) {
 	f.Add("# Server\r\nuptime_in_seconds:12\r\n", "role", "master")
 	f.Add("uptime_in_seconds:7200\nuptime_in_seconds:1", "#role", "a:b")

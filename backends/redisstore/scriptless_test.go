@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
-// restless is a key that others change whenever nobody looks: it is held when it is to be set, and free when it is read,
-// or its transactions fail.
+// restless is a key that others change whenever nobody looks: it is held when it is to be set, and
+// free when it is read, or its transactions fail.
 type restless struct {
 	driver.Executor
 	value any // that is read

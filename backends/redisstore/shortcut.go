@@ -27,9 +27,9 @@ const (
 	readAgain     = time.Minute
 )
 
-// read has the clock of the server read before it is restarted: on a busy machine, what the first connection
-// has told may be late. It is done once, before the second grant. Other grants do not wait for it: without this
-// reading, quarantine is at worst not cut short.
+// read has the clock of the server read before it is restarted: on a busy machine, what the first
+// connection has told may be late. It is done once, before the second grant. Other grants do not
+// wait for it: without this reading, quarantine is at worst not cut short.
 func (s *shortCut) read(ctx context.Context) {
 	select {
 	case s.tried <- struct{}{}:

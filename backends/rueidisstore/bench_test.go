@@ -16,9 +16,10 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// BenchmarkPairs is 64 goroutines that acquire and release, each a key of its own: SET and the release script by rueidis alone, in
-// turns with the same through the store, a strategy and a Client, on one connection pool. It tells pairs per second, and the
-// median of the ratios to the raw ones of the same turn.
+// BenchmarkPairs is 64 goroutines that acquire and release, each a key of its own: SET and the
+// release script by rueidis alone, in turns with the same through the store, a strategy and a
+// Client, on one connection pool. It tells pairs per second, and the median of the ratios to the
+// raw ones of the same turn.
 func BenchmarkPairs(b *testing.B) {
 	const goroutines, each = 64, 100
 	c := dial(b, redistest.Start(b).Addr())

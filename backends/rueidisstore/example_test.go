@@ -14,7 +14,8 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// A client of your own keeps its options. It should give up a server that hangs sooner than rueidis does by itself.
+// A client of your own keeps its options. It should give up a server that hangs sooner than rueidis
+// does by itself.
 func ExampleNew() {
 	server, err := embedded.Start()
 	if err != nil {

@@ -33,7 +33,8 @@ func newExecutor(c client.Client) executor {
 	return executor{c, c.Mode() == client.ClientModeCluster, &state{first: first{since: time.Now()}, demoted: make(chan struct{}, 1)}}
 }
 
-// Clustered tells the family that a message may be heard on another node than the one that it was published on.
+// Clustered tells the family that a message may be heard on another node than the one that it was
+// published on.
 func (e executor) Clustered() bool { return e.cluster }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) { return e.Once(ctx, args...) }
@@ -135,8 +136,8 @@ func (e executor) addr() string {
 // Endpoint is the address of a client for one server.
 func (e executor) Endpoint() string { return e.addr() }
 
-// command names no keys to the builder, so that a client for one server sends it over the first of its connections: commands
-// with keys are strewn over all of them.
+// command names no keys to the builder, so that a client for one server sends it over the first of
+// its connections: commands with keys are strewn over all of them.
 func command(builder client.CommandClient, args []any) client.Completed {
 	c := builder.B().Arbitrary(text(args[0]))
 	for _, arg := range args[1:] {
@@ -175,8 +176,9 @@ func firstKey(args []any) (string, bool) {
 	return text(args[at]), true
 }
 
-// pipelined hides the deadline of ctx, though not its end. A call with a deadline, which finds nobody else on the connection,
-// would set it on the socket, and the connection be closed when it has passed, with the calls that have come meanwhile.
+// pipelined hides the deadline of ctx, though not its end. A call with a deadline, which finds
+// nobody else on the connection, would set it on the socket, and the connection be closed when it
+// has passed, with the calls that have come meanwhile.
 func pipelined(ctx context.Context) context.Context {
 	if _, ok := ctx.Deadline(); ok {
 		return unhurried{ctx}
@@ -251,8 +253,8 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 			all[i] = all[i].SetSlot(c.key)
 		}
 	}
-	// A ctx that can be cancelled but has no deadline would make rueidis serve the connection by goroutines, and clean it up by
-	// a round trip of UNSUBSCRIBE and DISCARD when it is given back.
+	// A ctx that can be cancelled but has no deadline would make rueidis serve the connection by
+	// goroutines, and clean it up by a round trip of UNSUBSCRIBE and DISCARD when it is given back.
 	patient := ctx
 	if _, ok := ctx.Deadline(); !ok {
 		patient = context.WithoutCancel(ctx)

@@ -79,8 +79,8 @@ func TestAConnectionThatCannotBeUnwatchedIsThrownAway(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent nevertheless, and what follows is
-// behind it, also if there are more connections.
+// TestAnAbandonedCommandComesBeforeItsCleanUp: what a call has queued whose ctx ends is sent
+// nevertheless, and what follows is behind it, also if there are more connections.
 func TestAnAbandonedCommandComesBeforeItsCleanUp(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAProgramGetsNoOtherClientLibrary: what the module requires for its tests must not be in a program that uses it.
+// TestAProgramGetsNoOtherClientLibrary: what the module requires for its tests must not be in a
+// program that uses it.
 func TestAProgramGetsNoOtherClientLibrary(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {

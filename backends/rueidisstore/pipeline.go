@@ -7,8 +7,9 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// pipeliner is the executor of a client for one server. A cluster's does not tell which node a command goes to, and strews what it
-// is given at once over all of them; there rueidis shares what it does.
+// pipeliner is the executor of a client for one server. A cluster's does not tell which node a
+// command goes to, and strews what it is given at once over all of them; there rueidis shares what
+// it does.
 type pipeliner struct{ executor }
 
 func (e pipeliner) DoAll(ctx context.Context, commands []*driver.Command) {

@@ -8,7 +8,8 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// decode puts a reply into the terms of the family. An error reply is a *redisstore.ReplyError; other errors are those of rueidis.
+// decode puts a reply into the terms of the family. An error reply is a *redisstore.ReplyError;
+// other errors are those of rueidis.
 func decode(result client.RedisResult) (any, error) {
 	if err := result.NonRedisError(); err != nil {
 		return nil, err
@@ -21,8 +22,8 @@ func decode(result client.RedisResult) (any, error) {
 	return value, nil
 }
 
-// valueOf reads what RESP3 has besides as RESP2 would have sent it: a map as a list, a truth as a number, other numbers as
-// strings.
+// valueOf reads what RESP3 has besides as RESP2 would have sent it: a map as a list, a truth as a
+// number, other numbers as strings.
 func valueOf(m *client.RedisMessage) any {
 	switch {
 	case m.IsString():

@@ -1,24 +1,29 @@
-// Package rueidisstore keeps locks in Redis through github.com/redis/rueidis. What is sent and promised is the same for all
-// client libraries: see package backends/redisstore. Below, client is rueidis. It is a module of its own:
+// Package rueidisstore keeps locks in Redis through github.com/redis/rueidis. What is sent and
+// promised is the same for all client libraries: see package backends/redisstore. Below, client is
+// rueidis. It is a module of its own:
 //
 //	go get github.com/lockstep-go/lockstep/backends/rueidisstore    once there is a release; until then with a replace of both modules
 //
 // # What waits for what
 //
-// Calls that are made at the same time share a connection, and but for a ClusterClient round trips: what is asked while others
-// are under way is written together, since rueidis by itself writes nearly each command alone. A call that was sent alone
-// returns as soon as its ctx is done. One that was sent with others returns with the answer, or when all their ctxs are done, or
-// any of them and a second has passed. What was sent is carried out nevertheless. On a client for one server, or for the master of
-// a Sentinel, all commands of a store go over the same one of its connections, in the order of the calls, unless
-// BlockingPipeline is 100 or less; so what is sent to clean up after an abandoned command is behind it. How far a command has
-// got that was on a connection which broke, nobody knows. A ClusterClient has a connection to each node, unless PipelineMultiplex
-// is over 0: then those of one key may overtake one another.
+// Calls that are made at the same time share a connection, and but for a ClusterClient round trips:
+// what is asked while others are under way is written together, since rueidis by itself writes
+// nearly each command alone. A call that was sent alone returns as soon as its ctx is done. One
+// that was sent with others returns with the answer, or when all their ctxs are done, or any of
+// them and a second has passed. What was sent is carried out nevertheless. On a client for one
+// server, or for the master of a Sentinel, all commands of a store go over the same one of its
+// connections, in the order of the calls, unless BlockingPipeline is 100 or less; so what is sent
+// to clean up after an abandoned command is behind it. How far a command has got that was on a
+// connection which broke, nobody knows. A ClusterClient has a connection to each node, unless
+// PipelineMultiplex is over 0: then those of one key may overtake one another.
 //
-// Three things outlast a ctx: while the connection is being made, calls wait for it, up to Dialer.Timeout for each phase; when
-// 1024 calls wait for a server that does not answer (2 to the power of RingScaleEachConn), further ones wait for those; and
-// calls that need a connection of their own (redisstore.WithReplicas, redisstore.WithoutScripts, the transactions of
-// backends.LegacyStore) heed the deadline of a ctx while they wait for a reply, and not its cancellation. A server that does
-// not answer is given up after Dialer.KeepAlive and ConnWriteTimeout, and then all that waited get an error.
+// Three things outlast a ctx: while the connection is being made, calls wait for it, up to
+// Dialer.Timeout for each phase; when 1024 calls wait for a server that does not answer (2 to the
+// power of RingScaleEachConn), further ones wait for those; and calls that need a connection of
+// their own (redisstore.WithReplicas, redisstore.WithoutScripts, the transactions of
+// backends.LegacyStore) heed the deadline of a ctx while they wait for a reply, and not its
+// cancellation. A server that does not answer is given up after Dialer.KeepAlive and
+// ConnWriteTimeout, and then all that waited get an error.
 //
 // When the connection of all calls has left a call without an answer for a second, further calls share
 // one more connection, from the pool for blocking commands, until the first one answers or is given up:
@@ -28,11 +33,12 @@
 //
 // # What is sent twice
 //
-// Nothing, with options that rueidis has by default: after a fault it repeats commands that are known to only read, and ours are not
-// marked as such. With a ConnLifetime it does repeat what had not been answered when the lifetime was over and a
-// second had passed since. Then a grant may come late, when nobody expects it any more: leave ConnLifetime at 0. With
-// Standalone.EnableRedirect it repeats all that was sent together when one of them was redirected: leave it off. A cluster's client
-// repeats what was answered by MOVED or ASK, since nothing had been done.
+// Nothing, with options that rueidis has by default: after a fault it repeats commands that are
+// known to only read, and ours are not marked as such. With a ConnLifetime it does repeat what had
+// not been answered when the lifetime was over and a second had passed since. Then a grant may come
+// late, when nobody expects it any more: leave ConnLifetime at 0. With Standalone.EnableRedirect it
+// repeats all that was sent together when one of them was redirected: leave it off. A cluster's
+// client repeats what was answered by MOVED or ASK, since nothing had been done.
 package rueidisstore
 
 import (
@@ -53,17 +59,18 @@ import (
 // caller closes c. There is no quarantine for servers that may have forgotten locks, unless the
 // options of c went through [Quarantine].
 //
-// With the options that rueidis has by default, a server that does not answer is given up after 11 s; Open sets shorter ones.
-// While only the connection is silent, and not the server, further calls get through after a second.
-// SendToReplicas must be false for all commands but those that IsReadOnly. Wake-ups have one connection more, from the first
-// waiter to the last.
+// With the options that rueidis has by default, a server that does not answer is given up after 11
+// s; Open sets shorter ones. While only the connection is silent, and not the server, further calls
+// get through after a second. SendToReplicas must be false for all commands but those that
+// IsReadOnly. Wake-ups have one connection more, from the first waiter to the last.
 //
-// If a connection ends under a grant, the outcome is unknown, and the Client makes another attempt at once only if the store had
-// not used the connection for a tenth of a second. Open and [Quarantine] wrap the connections of a client, so they know that too
-// if the application uses them.
+// If a connection ends under a grant, the outcome is unknown, and the Client makes another attempt
+// at once only if the store had not used the connection for a tenth of a second. Open and
+// [Quarantine] wrap the connections of a client, so they know that too if the application uses
+// them.
 //
-// In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot has moved, until the client has
-// asked the cluster anew.
+// In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot
+// has moved, until the client has asked the cluster anew.
 func New(c client.Client, opts ...redisstore.Option) *redisstore.Store {
 	if e := driver.RefuseNil(c); e != nil {
 		return redisstore.New(e, opts...)
@@ -78,16 +85,18 @@ func newStore(e executor, opts []redisstore.Option) *redisstore.Store {
 	return redisstore.New(pipeliner{e}, opts...)
 }
 
-// Open opens a client to one server, the only one of o.InitAddress, with options fit for locks where o does not set its own, and
-// returns a store on it together with the client, for the caller to close:
+// Open opens a client to one server, the only one of o.InitAddress, with options fit for locks
+// where o does not set its own, and returns a store on it together with the client, for the caller
+// to close:
 //   - a server that does not answer is given up after two seconds, and a connection that can't be made after one for each phase;
 //   - client-side caching is off, and neither CLIENT TRACKING nor CLIENT SETINFO is sent;
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest
 //     TTL, which is 30 seconds by default (see [Quarantine], redisstore.WithMaxTTL and
 //     redisstore.WithoutQuarantine).
 //
-// A server that is down or in quarantine is no error here, but of each call until it is not. The error is for options that are
-// not possible, or not for one server: there are New and Quarantine for a cluster.
+// A server that is down or in quarantine is no error here, but of each call until it is not. The
+// error is for options that are not possible, or not for one server: there are New and Quarantine
+// for a cluster.
 func Open(o client.ClientOption, opts ...redisstore.Option) (*redisstore.Store, client.Client, error) {
 	switch {
 	case len(o.InitAddress) != 1:

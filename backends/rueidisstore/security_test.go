@@ -12,8 +12,8 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// That the users of docs/security.md suffice for rueidis as well. What each permission is for, package goredis finds out: the
-// commands are the same.
+// That the users of docs/security.md suffice for rueidis as well. What each permission is for,
+// package goredis finds out: the commands are the same.
 
 func command(t *testing.T, server *redistest.Server, args ...string) any {
 	t.Helper()

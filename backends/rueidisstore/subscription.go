@@ -14,9 +14,10 @@ func (e executor) Subscribe(ctx context.Context) driver.Subscription {
 	return &subscription{executor: e, ctx: ctx, news: make(chan struct{}, 1)}
 }
 
-// subscription has a connection of the pool for blocking commands, and never gives it back alive. rueidis returns the answer to
-// a request to the one who sends it, and messages to a hook; both become events here. A goroutine sends, while there is
-// something to send: all that has come since, in one round trip.
+// subscription has a connection of the pool for blocking commands, and never gives it back alive.
+// rueidis returns the answer to a request to the one who sends it, and messages to a hook; both
+// become events here. A goroutine sends, while there is something to send: all that has come since,
+// in one round trip.
 type subscription struct {
 	executor
 	ctx  context.Context

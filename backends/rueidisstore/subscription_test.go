@@ -28,8 +28,8 @@ func TestAConnectionThatBreaksEndsAReceiveForGood(t *testing.T) {
 	}
 }
 
-// TestARefusedConnectionIsToldOnce: a Receive that returned it for ever would be taken for the answers to all requests there
-// may be.
+// TestARefusedConnectionIsToldOnce: a Receive that returned it for ever would be taken for the
+// answers to all requests there may be.
 func TestARefusedConnectionIsToldOnce(t *testing.T) {
 	s := &subscription{news: make(chan struct{}, 1)}
 	s.fail(&redisstore.ReplyError{Text: "WRONGPASS no"})

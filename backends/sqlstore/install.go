@@ -44,8 +44,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO %[1]s;
 `, name)
 }
 
-// schemaVersion is that of the tables and functions in all dialects. It rises with each change of a table, and
-// of what a function takes or returns.
+// schemaVersion is that of the tables and functions in all dialects. It rises with each change of a
+// table, and of what a function takes or returns.
 const schemaVersion = 2
 
 // postgresqlStatements are the statements of [PostgreSQLSchema] one by one, for a transaction. A snapshot
@@ -67,10 +67,11 @@ func postgresqlStatements() []string {
 	return all
 }
 
-// InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once. The role
-// needs the right to create a schema; afterwards a store can do with less, see [PostgreSQLGrants]. It gives up
-// after 10 s if ctx has no deadline, as all functions that install do. What was begun then is undone by the
-// database, or done: call it again. A change of large tables may take longer: give ctx a deadline then.
+// InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once.
+// The role needs the right to create a schema; afterwards a store can do with less, see
+// [PostgreSQLGrants]. It gives up after 10 s if ctx has no deadline, as all functions that install
+// do. What was begun then is undone by the database, or done: call it again. A change of large
+// tables may take longer: give ctx a deadline then.
 func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
 	return installing(ctx, db, postgresqlName, postgresqlError, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)

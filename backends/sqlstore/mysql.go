@@ -73,7 +73,8 @@ func mysqlBehind(ctx context.Context, c *databaseConn) (server int64, err error)
 	return server, err
 }
 
-// atOnce is an UPDATE of the row of a key that fails if somebody has locked the row. Its first argument is the key.
+// atOnce is an UPDATE of the row of a key that fails if somebody has locked the row. Its first
+// argument is the key.
 func atOnce(update string) string {
 	// with LIMIT, MySQL does not merge it with the UPDATE, which it would refuse
 	const locked = "(SELECT `key` AS own FROM lockstep_lock WHERE `key` = ? LIMIT 1 FOR UPDATE NOWAIT)"
@@ -88,10 +89,10 @@ const serverOfMySQL = "(UUID_SHORT() >> 24)"
 // are held.
 func MySQLSchema() string { return script("mysql", "schema") }
 
-// InstallMySQL runs [MySQLSchema], or changes the table of an older version. Programs may call it at every
-// start, several at once, also while locks are held. It refuses to replace what a newer program has installed.
-// The user needs the rights to create and alter a table. Afterwards SELECT, INSERT, UPDATE and DELETE on that
-// table are enough.
+// InstallMySQL runs [MySQLSchema], or changes the table of an older version. Programs may call it
+// at every start, several at once, also while locks are held. It refuses to replace what a newer
+// program has installed. The user needs the rights to create and alter a table. Afterwards SELECT,
+// INSERT, UPDATE and DELETE on that table are enough.
 func InstallMySQL(ctx context.Context, db *sql.DB) error {
 	return installing(ctx, db, mysqlName, mysqlError, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
@@ -126,8 +127,8 @@ func secondsToWait(ctx context.Context) int {
 	return longest
 }
 
-// migrateMySQL makes or changes the table. A change waits for transactions that use the table, and all calls wait
-// behind it, so it gives up soon.
+// migrateMySQL makes or changes the table. A change waits for transactions that use the table, and
+// all calls wait behind it, so it gives up soon.
 func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, MySQLSchema()); err != nil {
 		return err

@@ -57,10 +57,11 @@ type located struct {
 func (e located) Unwrap() error { return e.error }
 func (e located) Error() string { return e.at + ": " + e.error.Error() }
 
-// look finds the address in the connector of a *sql.DB, so it is known before there is a connection. No method
-// tells it, and the packages of drivers may not be imported here. So this reads DB.connector.cfg.Addr of
-// github.com/go-sql-driver/mysql, or the DSN that database/sql keeps for a driver of SQLite. Nothing is
-// found if a connector has another form, as with a driver that wraps one of these.
+// look finds the address in the connector of a *sql.DB, so it is known before there is a
+// connection. No method tells it, and the packages of drivers may not be imported here. So this
+// reads DB.connector.cfg.Addr of github.com/go-sql-driver/mysql, or the DSN that database/sql keeps
+// for a driver of SQLite. Nothing is found if a connector has another form, as with a driver that
+// wraps one of these.
 func (p *place) look(db *sql.DB) {
 	if db == nil || p.Endpoint() != "" {
 		return

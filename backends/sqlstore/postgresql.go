@@ -157,10 +157,10 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 	return outcome == done, outcomeError(outcome)
 }
 
-// holderAtOnce calls a function that waits for no row. A row that somebody has locked is an outcome, since the
-// server would write each error into its log. The limit is the least that a server can be told, for what the
-// function may still wait for. It is for this statement alone, since a pooler may give the connection to
-// somebody else.
+// holderAtOnce calls a function that waits for no row. A row that somebody has locked is an
+// outcome, since the server would write each error into its log. The limit is the least that a
+// server can be told, for what the function may still wait for. It is for this statement alone,
+// since a pooler may give the connection to somebody else.
 const (
 	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR UPDATE SKIP LOCKED)
 	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1) THEN lockstep.function($1,$2,$3) ELSE -1 END
@@ -174,8 +174,8 @@ type errRowLocked struct{}
 func (errRowLocked) Error() string    { return "a transaction has locked the row of the key" }
 func (errRowLocked) SQLState() string { return "55P03" }
 
-// RowLimit is how long a call waits for a row on the connection that listens, if that is lent to it: a transaction
-// of the application may have the row, and other calls want the connection.
+// RowLimit is how long a call waits for a row on the connection that listens, if that is lent to
+// it: a transaction of the application may have the row, and other calls want the connection.
 const RowLimit = "100ms"
 
 // prepareConn tells which server is behind a connection. The time of its start names it: a standby that

@@ -303,7 +303,8 @@ func (r *reserve[C]) alive(err error) bool {
 	return err == nil || r.classify(err) != nil && !r.idled(err)
 }
 
-// locked tells that somebody has locked the row of a statement, which did not wait, or not longer than it may.
+// locked tells that somebody has locked the row of a statement, which did not wait, or not longer
+// than it may.
 func (r *reserve[C]) locked(err error) bool {
 	if err == nil {
 		return false

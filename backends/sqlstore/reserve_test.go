@@ -430,8 +430,8 @@ func TestARenewalWhoseRowIsLockedIsRepeatedAndHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// Counterexample: a try of the repetition was written, and the connection broke. The next one is told that nothing
-// was done, of itself alone.
+// Counterexample: a try of the repetition was written, and the connection broke. The next one is
+// told that nothing was done, of itself alone.
 func TestARenewalWhoseRowIsLockedIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := holding()
@@ -452,8 +452,8 @@ func TestARenewalWhoseRowIsLockedIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.
 	})
 }
 
-// Counterexample: the driver closes the connection of a renewal that is cancelled, and the application takes its place
-// in the pool.
+// Counterexample: the driver closes the connection of a renewal that is cancelled, and the
+// application takes its place in the pool.
 func TestAStatementOfTheReserveHasAMomentToBeAnsweredAfterTheEndOfItsCall(t *testing.T) {
 	for answer, want := range map[time.Duration]int64{lateTime - time.Millisecond: 1, lateTime + time.Millisecond: 0} {
 		synctest.Test(t, func(t *testing.T) {

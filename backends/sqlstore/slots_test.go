@@ -196,7 +196,8 @@ func TestACallThatIsNotItsTurnEndsWithItsCtx(t *testing.T) {
 	})
 }
 
-// Counterexample: each call that waits for its turn to write has a connection, and the pool opens one for each.
+// Counterexample: each call that waits for its turn to write has a connection, and the pool opens
+// one for each.
 func TestCallsThatWaitForTheirTurnToWriteHaveTwoConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 64

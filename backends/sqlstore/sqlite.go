@@ -28,10 +28,10 @@ import (
 // nothing was done. A process that is stopped by SIGSTOP while it writes keeps all others from writing until
 // it goes on or is killed.
 //
-// A program that has the file open goes on with it when it is deleted, moved or replaced, and others get
-// another one. Locks are lost then, at the next renewal, and a call that takes one fails: the program must be
-// restarted. A holder whose lease has not ended may still work beside the next one: do not touch the file, nor
-// those beside it (-wal, -shm), while programs run.
+// A program that has the file open goes on with it when it is deleted, moved or replaced, and
+// others get another one. Locks are lost then, at the next renewal, and a call that takes one
+// fails: the program must be restarted. A holder whose lease has not ended may still work beside
+// the next one: do not touch the file, nor those beside it (-wal, -shm), while programs run.
 //
 // Times are those of the clock of the computer, cut to milliseconds: a value lives up to 2 ms longer than
 // asked. A number is the time in microseconds, or the last number plus one if that is greater. It is kept

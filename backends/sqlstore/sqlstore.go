@@ -65,10 +65,11 @@ func WithMaxTTL(ttl time.Duration) Option {
 	}
 }
 
-// WithAddress says where the server is, for the texts of errors: a *sql.DB does not tell the address that it
-// connects to. Give it as host:port, without a password. It is not needed with the driver of pgx, which tells
-// the address with the first connection, nor with github.com/go-sql-driver/mysql. For SQLite it is the path of
-// the file, which is known without it once the file has been opened.
+// WithAddress says where the server is, for the texts of errors: a *sql.DB does not tell the
+// address that it connects to. Give it as host:port, without a password. It is not needed with the
+// driver of pgx, which tells the address with the first connection, nor with
+// github.com/go-sql-driver/mysql. For SQLite it is the path of the file, which is known without it
+// once the file has been opened.
 func WithAddress(addr string) Option { return func(c *config) { c.at.addr.Store(addr) } }
 
 // configure makes the config of a store in a system of this name.

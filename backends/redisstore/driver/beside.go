@@ -32,8 +32,8 @@ func newBeside(p Pool) *beside {
 	return &beside{of: of, turns: make(chan struct{}, besideMost)}
 }
 
-// get takes a connection of the pool, or one beside it if the pool is used up. If that can't be opened, as when
-// the server has too many, the pool is waited for after all.
+// get takes a connection of the pool, or one beside it if the pool is used up. If that can't be
+// opened, as when the server has too many, the pool is waited for after all.
 func (b *beside) get(ctx context.Context) (leased, error) {
 	if !b.of.Room().None() {
 		c, err := b.fromPool(ctx)

@@ -404,8 +404,8 @@ func TestAReplyThatQuotesTheArgumentsDoesNotShowTheToken(t *testing.T) {
 	}
 }
 
-// FuzzReplyError: an error shows no argument that the server quotes, says whether repeating helps, and is an error of the
-// family whatever its text is.
+// FuzzReplyError: an error shows no argument that the server quotes, says whether repeating helps,
+// and is an error of the family whatever its text is.
 func FuzzReplyError(f *testing.F) {
 	f.Add("ERR unknown command 'EVALSHA'", "S3CRET")
 	f.Add("NOPERM this user has no permissions", "x")

@@ -9,9 +9,9 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 )
 
-// Room is how much of a pool is in use. An application may use all of it, for instance by commands that block.
-// Renewals and releases must not wait for that: an adapter gives them connections beside the pool.
-// A grant does wait.
+// Room is how much of a pool is in use. An application may use all of it, for instance by commands
+// that block. Renewals and releases must not wait for that: an adapter gives them connections
+// beside the pool. A grant does wait.
 type Room struct {
 	InUse  int
 	Most   int    // connections of the pool; 0: as many as are asked for
@@ -36,9 +36,9 @@ const (
 	answerTime = 100 * time.Millisecond // for an error to reach the caller of a call whose ctx ends
 )
 
-// Early returns a ctx for a call that may have to wait for a connection. It ends a little before ctx does, so that
-// the caller hears that nothing was sent before the end of ctx makes it leave. Its Deadline is that
-// of ctx: what was sent has until then.
+// Early returns a ctx for a call that may have to wait for a connection. It ends a little before
+// ctx does, so that the caller hears that nothing was sent before the end of ctx makes it leave.
+// Its Deadline is that of ctx: what was sent has until then.
 func Early(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -55,7 +55,8 @@ type early struct {
 
 func (e early) Deadline() (time.Time, bool) { return e.end, true }
 
-// WhenFull calls leave when a call has waited for a while and the pool is used up, unless stop is called first.
+// WhenFull calls leave when a call has waited for a while and the pool is used up, unless stop is
+// called first.
 func WhenFull(room func() Room, leave func()) (stop func()) {
 	var timer *time.Timer
 	var over atomic.Bool

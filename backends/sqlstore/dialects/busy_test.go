@@ -138,9 +138,9 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 	})
 }
 
-// Transactions of the application use up the pool, and have the rows of half of the locks. They must not keep the
-// renewals of the other locks from their connections. If a transaction ends in time, its lock is kept, though the
-// pool has no connection for its renewal.
+// Transactions of the application use up the pool, and have the rows of half of the locks. They
+// must not keep the renewals of the other locks from their connections. If a transaction ends in
+// time, its lock is kept, though the pool has no connection for its renewal.
 func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 	const ttl, connections, kept = 2 * time.Second, 12, 2
 	db := mariadb.fresh(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
-// The campaigns of SQLite, and of MariaDB or MySQL: rivals want the same locks while servers, connections and holders
-// fail. A part of those that must keep what is promised runs in every test, and all with LOCKSTEP_TORTURE=1.
+// The campaigns of SQLite, and of MariaDB or MySQL: rivals want the same locks while servers,
+// connections and holders fail. A part of those that must keep what is promised runs in every test,
+// and all with LOCKSTEP_TORTURE=1.
 //
 //	go test -run Campaign -v .
 

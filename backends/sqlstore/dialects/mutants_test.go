@@ -46,8 +46,8 @@ func (c mutatingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (drive
 
 func someRounds(t testing.TB, db database) { removesNoKeyThatIsTaken(t, db, 10) }
 
-// The bodies of the tests of sweeps find each change of their statements. A mutant whose text is not sent is an error:
-// then it is to be adapted, so that it plants the same fault.
+// The bodies of the tests of sweeps find each change of their statements. A mutant whose text is
+// not sent is an error: then it is to be adapted, so that it plants the same fault.
 func TestMutantsOfTheSweepAreFound(t *testing.T) {
 	type body = func(t testing.TB, db database)
 	type mutant struct {

@@ -156,7 +156,8 @@ func TestThoseWhoAreAnsweredTogetherTravelTogether(t *testing.T) {
 	}
 }
 
-// One that came alone, in between, says little about those who travelled together. After some of them, nobody waits for company.
+// One that came alone, in between, says little about those who travelled together. After some of
+// them, nobody waits for company.
 func TestCompanyIsForgottenByHalves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wire{trip: taking(rtt)}

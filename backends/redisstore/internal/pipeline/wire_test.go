@@ -10,7 +10,8 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 )
 
-// wire is a Pipeliner that answers each command with its second word, and keeps what it was sent in which round trip.
+// wire is a Pipeliner that answers each command with its second word, and keeps what it was sent in
+// which round trip.
 type wire struct {
 	driver.Executor
 	trip func(ctx context.Context, commands []*driver.Command) error // nil: it takes no time
@@ -88,8 +89,8 @@ func taking(d time.Duration) func(context.Context, []*driver.Command) error {
 
 const rtt = overdue / 4
 
-// busy makes calls that hold all permits of w's lane until the returned func is called, which waits for them. It gives one
-// back first, so that all that is in the queue travels together.
+// busy makes calls that hold all permits of w's lane until the returned func is called, which waits
+// for them. It gives one back first, so that all that is in the queue travels together.
 func busy(t *testing.T, w *wire, send Call) (release func()) {
 	t.Helper()
 	gate := make(chan struct{})
