@@ -168,7 +168,7 @@ const (
 type LostError struct {
 	Key    string
 	Reason LostReason
-	Err    error // of the last failed extension, if that is why; who has evicted it; nil: none
+	Err    error // of the last failed extension, or what else the cause is; nil: nothing more is known
 }
 
 // EvictedError says that an operator has ended a hold by force ([backends.Evictor]). It is found with

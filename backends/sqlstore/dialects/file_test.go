@@ -124,6 +124,9 @@ func TestAHolderIsToldThatTheFileOfSQLiteIsGone(t *testing.T) {
 	if lost, ok := errors.AsType[*locker.LostError](context.Cause(l.Context())); !ok || lost.Reason != locker.LostStolen {
 		t.Errorf("the lock was lost by %v; want a renewal that finds it lost", context.Cause(l.Context()))
 	}
+	if err := context.Cause(l.Context()); !strings.Contains(err.Error(), path+" was deleted or moved") {
+		t.Errorf("the lock was lost by %v; want the file named", err)
+	}
 }
 
 // Nothing is compared where there is no file, and a link is followed.

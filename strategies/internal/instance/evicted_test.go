@@ -19,6 +19,7 @@ import (
 type looked struct {
 	*memory.Store
 	inspect func(ctx context.Context) // before a look; nil: nothing
+	fails   error
 	looks   atomic.Int32
 }
 
@@ -26,6 +27,9 @@ func (s *looked) Inspect(ctx context.Context, key string) (backends.State, error
 	s.looks.Add(1)
 	if s.inspect != nil {
 		s.inspect(ctx)
+	}
+	if s.fails != nil {
+		return backends.State{}, s.fails
 	}
 	return s.Store.Inspect(ctx, key)
 }
@@ -57,6 +61,7 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 		"evicted":                    {nil, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostEvicted, 0},
 		"evicted and opened":         {nil, func(t *testing.T, s *looked) { s.evict(t, true) }, 0, 1, locker.LostStolen, 0},
 		"deleted":                    {nil, func(_ *testing.T, s *looked) { s.Delete("k") }, 0, 1, locker.LostStolen, 0},
+		"given to another":           {nil, func(_ *testing.T, s *looked) { s.Set("k", "theirs", ttl) }, 0, 1, locker.LostStolen, 0},
 		"ended":                      {nil, func(*testing.T, *looked) { time.Sleep(ttl) }, 0, 0, locker.LostExpired, 0},
 		"the look hangs":             {hangs, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostStolen, time.Second / 2},
 		"the look ignores its ctx":   {ignores, func(t *testing.T, s *looked) { s.evict(t, false) }, 0, 1, locker.LostStolen, time.Second / 2},
@@ -97,6 +102,24 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 					time.Sleep(2 * time.Hour)
 				})
 			})
+		}
+	}
+}
+
+// A look that can never succeed tells the cause: the file of SQLite was replaced, for example.
+func TestALookThatFailsForGoodIsTheCauseOfALoss(t *testing.T) {
+	moved, down := backends.AsPermanent(errors.New("moved")), errors.New("down")
+	for fails, want := range map[error]error{moved: moved, down: nil} {
+		s := &looked{Store: memory.New(), fails: fails}
+		l := instance.Queued(s, false)
+		lease, err := l.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Delete("k")
+		_, err = l.Extend(t.Context(), lease, 10*time.Second)
+		if lost, ok := errors.AsType[*locker.LostError](err); !ok || lost.Reason != locker.LostStolen || lost.Err != want { //nolint:errorlint // it is not wrapped
+			t.Errorf("a look that fails with %q: %v; want the cause %v", fails, err, want)
 		}
 	}
 }
