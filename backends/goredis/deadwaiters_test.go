@@ -1,0 +1,149 @@
+package goredis_test
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
+	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+const deadWaiters = 500
+
+// TestAReleaseDoesLittleForManyWaitersThatAreLate: each late waiter has had a reservation and makes no
+// attempt. A release looks at a few of them only, and the lock goes to the waiter that lives.
+func TestAReleaseDoesLittleForManyWaitersThatAreLate(t *testing.T) {
+	server := redistest.Start(t)
+	conn := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { conn.Close() })
+	s := goredis.New(conn)
+	mustHold(t, s)
+	for i := range deadWaiters {
+		mustWait(t, s, fmt.Sprint("dead", i))
+	}
+	letBeLate(t, conn)
+	mustWait(t, s, "live")
+	if n := commandsOf(t, server, func() { release(t, s, "before") }); n > 60 {
+		t.Errorf("a release sends and runs %d commands, with %d late waiters; want 60 at most", n, deadWaiters)
+	}
+	turn := backends.Turn{Waiter: "live", InOrder: true}
+	if r, err := s.SetNXQueued(t.Context(), "key", "live", 20*time.Second, turn); err != nil || !r.OK {
+		t.Fatalf("the live waiter gets %+v, %v", r, err)
+	}
+	if n := commandsOf(t, server, func() { release(t, s, "live") }); n > 60 { // eight late ones are told that the key is free
+		t.Errorf("a release with nobody in line sends and runs %d commands, with %d late waiters; want 60 at most", n, deadWaiters)
+	}
+}
+
+// TestAReleasePassesWaitersOfADeadProcessOnce: nobody hears their messages, so the first release takes
+// them out of the queue, with a few commands each, and the next one has none of them.
+func TestAReleasePassesWaitersOfADeadProcessOnce(t *testing.T) {
+	server := redistest.Start(t)
+	conn, dead := redis.NewClient(&redis.Options{Addr: server.Addr()}), redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { conn.Close() })
+	s, gone := goredis.New(conn), goredis.New(dead)
+	mustHold(t, s)
+	for i := range deadWaiters {
+		mustWait(t, gone, fmt.Sprint("dead", i))
+	}
+	woken := mustWait(t, s, "live")
+	dead.Close()
+	if _, err := server.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
+		t.Fatal(err)
+	}
+	<-woken // its store has subscribed again
+	first := commandsOf(t, server, func() { release(t, s, "before") })
+	turn := backends.Turn{Waiter: "live", InOrder: true}
+	if r, err := s.SetNXQueued(t.Context(), "key", "live", 20*time.Second, turn); err != nil || !r.OK {
+		t.Fatalf("the live waiter gets %+v, %v", r, err)
+	}
+	next := commandsOf(t, server, func() { release(t, s, "live") })
+	if first > 5*deadWaiters || next > 40 {
+		t.Errorf("the first release sends and runs %d commands, the next %d; want 5 for each of %d dead waiters, and then 40 at most", first, next, deadWaiters)
+	}
+}
+
+func mustHold(t *testing.T, s *redisstore.Store) {
+	t.Helper()
+	if r, err := s.SetNX(t.Context(), "key", "before", 20*time.Second); err != nil || !r.OK {
+		t.Fatalf("SetNX = %+v, %v", r, err)
+	}
+}
+
+func mustWait(t *testing.T, s *redisstore.Store, waiter string) (woken chan struct{}) {
+	t.Helper()
+	woken = make(chan struct{}, 100)
+	if err := s.WatchQueued(t.Context(), "key", waiter, func() { woken <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	turn := backends.Turn{Waiter: waiter, InOrder: true}
+	if r, err := s.SetNXQueued(t.Context(), "key", waiter, 20*time.Second, turn); err != nil || r.OK || r.Position == 0 {
+		t.Fatalf("SetNXQueued of waiter %s = %+v, %v", waiter, r, err)
+	}
+	return woken
+}
+
+func release(t *testing.T, s *redisstore.Store, token string) {
+	t.Helper()
+	if ok, err := s.DeleteIf(t.Context(), "key", token); err != nil || !ok {
+		t.Fatalf("DeleteIf of %s = %v, %v", token, ok, err)
+	}
+}
+
+// letBeLate gives all waiters the scores of late ones: see score.lua. A reservation for each would take
+// 100 s.
+func letBeLate(t *testing.T, c *redis.Client) {
+	t.Helper()
+	keys, err := c.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if c.Type(t.Context(), key).Val() != "zset" {
+			continue
+		}
+		all, err := c.ZRangeWithScores(t.Context(), key, 0, -1).Result()
+		if err != nil || len(all) != deadWaiters {
+			t.Fatalf("%d waiters, %v", len(all), err)
+		}
+		for i := range all {
+			all[i].Score = (math.Floor(all[i].Score/4096) - 1<<30) * (1 << 22)
+		}
+		if err := c.ZAdd(t.Context(), key, all...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// commandsOf counts the commands that the server runs meanwhile, also those of scripts.
+func commandsOf(t *testing.T, server *redistest.Server, do func()) (calls int) {
+	t.Helper()
+	if _, err := server.Do("CONFIG", "RESETSTAT"); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	reply, err := server.Do("INFO", "commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, _ := reply.(string)
+	for line := range strings.Lines(info) {
+		if _, stats, found := strings.Cut(line, ":calls="); found {
+			number, _, _ := strings.Cut(stats, ",")
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls += n
+		}
+	}
+	t.Logf("%d commands", calls)
+	return calls
+}
