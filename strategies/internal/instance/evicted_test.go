@@ -118,7 +118,7 @@ func TestALookThatFailsForGoodIsTheCauseOfALoss(t *testing.T) {
 		}
 		s.Delete("k")
 		_, err = l.Extend(t.Context(), lease, 10*time.Second)
-		if lost, ok := errors.AsType[*locker.LostError](err); !ok || lost.Reason != locker.LostStolen || lost.Err != want { //nolint:errorlint // it is not wrapped
+		if lost, ok := errors.AsType[*locker.LostError](err); !ok || lost.Reason != locker.LostStolen || lost.Err != want {
 			t.Errorf("a look that fails with %q: %v; want the cause %v", fails, err, want)
 		}
 	}
