@@ -332,6 +332,19 @@ func TestARestOfALeaseThatUnlockCouldNotReleaseIsReleasedInTheBackground(t *test
 	})
 }
 
+// The work may not have stopped: nobody has called Unlock.
+func TestTheRestOfALeaseIsReleasedAtItsEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		l := mustLock(t, c, "key", locker.WithTTL(time.Minute), locker.WithMaxHold(time.Second))
+		released := make(chan time.Time, 1)
+		s.onRelease = func(context.Context) error { released <- time.Now(); return nil }
+		<-l.Context().Done()
+		if at, ends := <-released, l.Lease().Expires; !at.Equal(ends) {
+			t.Errorf("released %v after the end of the lease; want 0s", at.Sub(ends))
+		}
+	})
+}
+
 // The simulation found this: the ctx given to Lock had ended, so the work was stopping. Then an
 // extension found that a node of the quorum had lost the lock, and the other nodes were released at
 // once, while the work still ran.
