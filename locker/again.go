@@ -26,9 +26,9 @@ func (r *repeats) answered(err error) {
 	}
 }
 
-// insist is an attempt to acquire, repeated at once while the error says that the connection had ended while it was
-// idle: another connection gives the answer. Nothing is known of the attempt that failed, so the next
-// one has another Token, and the strategy cleans up.
+// insist is an attempt to acquire, repeated at once while the error says that the connection had
+// ended while it was idle: another connection gives the answer. Nothing is known of the attempt that
+// failed, so the next one has another Token, and the strategy cleans up.
 func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (contract.Lease, error) {
 	lease, err := w.attempt(ctx, limit, Locker.Acquire, req, so)
 	w.repeats.answered(err)

@@ -86,7 +86,8 @@ func (c *Client) Lock(ctx context.Context, key string, opts ...Option) (*Lock, e
 }
 
 // TryLock makes one attempt and does not wait. A store that does not answer ends it with ctx, or
-// after the TTL. The error matches [ErrHeld] if another holder has the lock, also where ctx descends from that hold. Options about waiting are bad input here.
+// after the TTL. The error matches [ErrHeld] if another holder has the lock, also where ctx descends
+// from that hold. Options about waiting are bad input here.
 func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock, error) {
 	return c.lock(ctx, key, opts, call{once: true})
 }

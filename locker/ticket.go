@@ -34,8 +34,9 @@ type Ticket struct{ key, token string }
 // Unlock is a no-op from then on, so `defer l.Unlock(ctx)` stays right.
 //
 // If Transfer returns an error, there is no ticket. If the strategy can't take over a lock, or the
-// extension failed, the lock is held as before: go on, or Unlock. Any other error says that the lock was lost or released meanwhile. A lock
-// with an owner or with a minimum hold can't be given away, which is a permanent error.
+// extension failed, the lock is held as before: go on, or Unlock. Any other error says that the lock
+// was lost or released meanwhile. A lock with an owner or with a minimum hold can't be given away,
+// which is a permanent error.
 func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) {
 	h := l.hold()
 	switch {
