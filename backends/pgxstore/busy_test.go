@@ -19,11 +19,12 @@ import (
 	"github.com/lockstep-go/lockstep/proof/daemon"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // application is the pool of an application with few connections.
-func application(t *testing.T, dsn string, most int32) *pgxpool.Pool {
+func application(t testing.TB, dsn string, most int32) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -40,7 +41,7 @@ func application(t *testing.T, dsn string, most int32) *pgxpool.Pool {
 }
 
 // occupy begins transactions of the application until all connections of its pool are used.
-func occupy(t *testing.T, pool *pgxpool.Pool) (end func()) {
+func occupy(t testing.TB, pool *pgxpool.Pool) (end func()) {
 	t.Helper()
 	var all []pgx.Tx
 	for range pool.Config().MaxConns {
@@ -60,7 +61,7 @@ func occupy(t *testing.T, pool *pgxpool.Pool) (end func()) {
 }
 
 // connections counts those of the server that are not of the admin's pool.
-func connections(t *testing.T, admin *pgxpool.Pool, where string) (n int) {
+func connections(t testing.TB, admin *pgxpool.Pool, where string) (n int) {
 	t.Helper()
 	err := admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name <> 'admin' AND "+where).Scan(&n)
 	if err != nil {
@@ -71,12 +72,12 @@ func connections(t *testing.T, admin *pgxpool.Pool, where string) (n int) {
 
 // In full size the pool is used up for a minute.
 func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
-	for name, over := range map[string]func(t *testing.T, dsn string) (l locker.Locker, occupied func() (end func())){
-		"pgx": func(t *testing.T, dsn string) (locker.Locker, func() (end func())) {
+	for name, over := range map[string]func(t testing.TB, dsn string) (l locker.Locker, occupied func() (end func())){
+		"pgx": func(t testing.TB, dsn string) (locker.Locker, func() (end func())) {
 			pool := application(t, dsn, 4)
 			return single.New(pgxstore.New(pool)), func() (end func()) { return occupy(t, pool) }
 		},
-		"database/sql": func(t *testing.T, dsn string) (locker.Locker, func() (end func())) {
+		"database/sql": func(t testing.TB, dsn string) (locker.Locker, func() (end func())) {
 			db, err := sql.Open("pgx", dsn)
 			if err != nil {
 				t.Fatal(err)
@@ -94,12 +95,14 @@ func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { areNotLost(t, over) })
+		t.Run(name, func(t *testing.T) {
+			trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) { areNotLost(t, ttl, over) })
+		})
 	}
 }
 
-func areNotLost(t *testing.T, over func(t *testing.T, dsn string) (l locker.Locker, occupied func() (end func()))) {
-	const ttl, held = 2 * time.Second, 12
+func areNotLost(t testing.TB, ttl time.Duration, over func(t testing.TB, dsn string) (l locker.Locker, occupied func() (end func()))) {
+	const held = 12
 	lives := 3 * ttl
 	if full.Size() {
 		lives = time.Minute
@@ -164,43 +167,46 @@ func areNotLost(t *testing.T, over func(t *testing.T, dsn string) (l locker.Lock
 func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 	const connections, kept = 62, 2
 	t.Run("pgx", func(t *testing.T) {
-		holdsUpNoOther(t, connections, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
-			pool := application(t, dsn, connections)
-			return pgxstore.New(pool), func() (sqlstore.Executor, func() error, error) {
-				tx, err := pool.Begin(t.Context())
-				if err != nil {
-					return nil, nil, err
+		trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) {
+			holdsUpNoOther(t, ttl, connections, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
+				pool := application(t, dsn, connections)
+				return pgxstore.New(pool), func() (sqlstore.Executor, func() error, error) {
+					tx, err := pool.Begin(t.Context())
+					if err != nil {
+						return nil, nil, err
+					}
+					end := sync.OnceValue(func() error { return tx.Rollback(context.Background()) })
+					t.Cleanup(func() { _ = end() }) // the pool waits for it when it is closed
+					return pgxstore.InTx(tx), end, nil
 				}
-				end := sync.OnceValue(func() error { return tx.Rollback(context.Background()) })
-				t.Cleanup(func() { _ = end() }) // the pool waits for it when it is closed
-				return pgxstore.InTx(tx), end, nil
-			}
+			})
 		})
 	})
 	t.Run("database/sql", func(t *testing.T) {
-		holdsUpNoOther(t, connections-kept, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
-			db, err := sql.Open("pgx", dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { db.Close() })
-			db.SetMaxOpenConns(connections)
-			return sqlstore.NewPostgreSQL(db), func() (sqlstore.Executor, func() error, error) {
-				tx, err := db.BeginTx(t.Context(), nil) // ends with the test
+		trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) {
+			holdsUpNoOther(t, ttl, connections-kept, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
+				db, err := sql.Open("pgx", dsn)
 				if err != nil {
-					return nil, nil, err
+					t.Fatal(err)
 				}
-				return sqlstore.InTx(tx), tx.Rollback, nil
-			}
+				t.Cleanup(func() { db.Close() })
+				db.SetMaxOpenConns(connections)
+				return sqlstore.NewPostgreSQL(db), func() (sqlstore.Executor, func() error, error) {
+					tx, err := db.BeginTx(t.Context(), nil) // ends with the take
+					if err != nil {
+						return nil, nil, err
+					}
+					return sqlstore.InTx(tx), tx.Rollback, nil
+				}
+			})
 		})
 	})
 }
 
 // holdsUpNoOther guards as many locks as there are transactions, and holds four more.
 func holdsUpNoOther(
-	t *testing.T, transactions int, over func(dsn string) (*sqlstore.PostgreSQL, func() (tx sqlstore.Executor, end func() error, err error)),
+	t testing.TB, ttl time.Duration, transactions int, over func(dsn string) (*sqlstore.PostgreSQL, func() (tx sqlstore.Executor, end func() error, err error)),
 ) {
-	const ttl = 2 * time.Second
 	server := pgtest.Start(t, "fsync=off")
 	admin := install(t, server.DSN()+" application_name=admin")
 	store, begin := over(server.DSN())

@@ -121,7 +121,7 @@ func heldOf(t *testing.T, store backends.Store, keys []string) (held int) {
 	return held
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
+func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(patience); !done(); {
 		if time.Now().After(limit) {

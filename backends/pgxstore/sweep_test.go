@@ -335,14 +335,14 @@ func goesOnWhileThereAreRows(t testing.TB, pool *pgxpool.Pool) {
 }
 
 // older is a server with the tables and functions of commit f3fa788, which had no version.
-func older(t *testing.T) *pgxpool.Pool {
+func older(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool := dial(t, pgtest.Start(t, "fsync=off").DSN())
 	outside{t, pool}.exec(version1(t))
 	return pool
 }
 
-func version1(t *testing.T) string {
+func version1(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("../sqlstore/testdata/version1.postgresql.sql")
 	if err != nil {
