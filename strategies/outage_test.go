@@ -92,7 +92,7 @@ func TestAServerThatFailsGetsFewAttemptsWhateverTheNumberOfWaiters(t *testing.T)
 	server := redistest.Start(t)
 	store, conn := goredis.Open(&redis.Options{Addr: server.Addr(), PoolSize: 20}, redisstore.WithoutQuarantine())
 	t.Cleanup(func() { conn.Close() })
-	locks := locker.New(single.New(store), locker.WithWait(time.Minute), locker.WithTTL(2*time.Second))
+	locks := locker.New(single.New(store), locker.WithWait(5*time.Minute), locker.WithTTL(30*time.Second)) // for a busy machine
 	if _, err := server.Do("CONFIG", "SET", "maxmemory", "1"); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type load struct {
 
 // run logs what holders believe. It calls disturb over and over until there were as many grants as
 // grants says.
-func (l load) run(t *testing.T, grants int64, disturb func()) []history.Hold {
+func (l load) run(t testing.TB, grants int64, disturb func()) []history.Hold {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -53,8 +53,8 @@ func (l load) run(t *testing.T, grants int64, disturb func()) []history.Hold {
 		disturb()
 		if n := made.Load(); n > last {
 			last, at = n, time.Now()
-		} else if time.Since(at) > patience {
-			t.Errorf("no grant for %v", patience)
+		} else if limit := max(time.Minute, 30*l.ttl); time.Since(at) > limit {
+			t.Errorf("no grant for %v", limit)
 			break
 		}
 	}

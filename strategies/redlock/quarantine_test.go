@@ -15,26 +15,33 @@ import (
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/history"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
 
-const quarantine = 2 * time.Second // and up to 3 s
+const shortQuarantine = 2 * time.Second // and up to 3 s
 
 // inQuarantine are clients that do not trust a server which has just started, or which they saw
 // restart.
-var inQuarantine = map[string]reach{
-	"go-redis, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
+var inQuarantine = map[string]func(quarantine time.Duration) reach{
+	"go-redis, strict": func(quarantine time.Duration) reach {
+		return func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+			return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
+		}
 	},
-	"go-redis": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine))
+	"go-redis": func(quarantine time.Duration) reach {
+		return func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+			return overGoRedis(tb, server, redisstore.WithMaxTTL(quarantine))
+		}
 	},
-	"redigo, strict": func(tb testing.TB, server *redistest.Server) backends.FencedStore {
-		store, pool := redigo.Open(server.Addr(), nil, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
-		tb.Cleanup(func() { pool.Close() })
-		return store
+	"redigo, strict": func(quarantine time.Duration) reach {
+		return func(tb testing.TB, server *redistest.Server) backends.FencedStore {
+			store, pool := redigo.Open(server.Addr(), nil, redisstore.WithMaxTTL(quarantine), redisstore.WithQuarantine(quarantine))
+			tb.Cleanup(func() { pool.Close() })
+			return store
+		}
 	},
 }
 
@@ -49,8 +56,9 @@ func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 	for client, reach := range inQuarantine {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
+			const quarantine = shortQuarantine
 			servers := redistest.StartN(t, 5)
-			stores := reach.all(t, servers)
+			stores := reach(quarantine).all(t, servers)
 			for i := range stores {
 				trusted(t, stores[i])
 			}
@@ -113,17 +121,24 @@ func TestQuarantineSavesABareMajority(t *testing.T) {
 			if !full.Size() {
 				t.Parallel()
 			}
-			servers := redistest.StartN(t, 5)
-			disturb, kills := forgetting(servers, 5*quarantine/4) // so that two servers at once are in quarantine
-			l := load{locker: reach.quorum(t, servers, plain), keys: keys, contenders: 3, ttl: quarantine}
-			began := time.Now()
-			holds := l.run(t, grants, disturb)
-			took := time.Since(began).Round(time.Millisecond)
-			found := history.Overlaps(holds)
-			t.Logf("3 of 5: %d grants, %d kills, %d overlaps in %v", len(holds), *kills, len(found), took)
-			if len(found) > 0 {
-				t.Errorf("%d overlaps, the first: %v", len(found), found[0])
-			}
+			trial.WhileBusy(t, shortQuarantine, func(take testing.TB, quarantine time.Duration) {
+				found := savesABareMajority(take, reach(quarantine), quarantine, keys, grants)
+				if len(found) > 0 { // on any machine
+					t.Errorf("%d overlaps, the first: %v", len(found), found[0])
+				}
+			})
 		})
 	}
+}
+
+func savesABareMajority(t testing.TB, reach reach, quarantine time.Duration, keys int, grants int64) (overlaps []history.Overlap) {
+	servers := redistest.StartN(t, 5)
+	disturb, kills := forgetting(servers, 5*quarantine/4) // so that two servers at once are in quarantine
+	l := load{locker: reach.quorum(t, servers, plain), keys: keys, contenders: 3, ttl: quarantine}
+	began := time.Now()
+	holds := l.run(t, grants, disturb)
+	took := time.Since(began).Round(time.Millisecond)
+	found := history.Overlaps(holds)
+	t.Logf("3 of 5: %d grants, %d kills, %d overlaps in %v", len(holds), *kills, len(found), took)
+	return found
 }
