@@ -44,7 +44,7 @@ func open(t testing.TB, o client.ClientOption, opts ...redisstore.Option) (*redi
 	return s, c
 }
 
-func setNX(t *testing.T, store *redisstore.Store, key string) {
+func setNX(t testing.TB, store *redisstore.Store, key string) {
 	t.Helper()
 	if r, err := store.SetNX(t.Context(), key, "token", 20*time.Second); err != nil || !r.OK {
 		t.Fatalf("SetNX = %v, %v", r, err)

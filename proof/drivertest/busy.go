@@ -20,7 +20,7 @@ import (
 
 const (
 	usedUp    = 4                // connections of the pool
-	usedUpFor = 10 * time.Second // longer than each lock lives without a renewal
+	usedUpFor = 15 * time.Second // longer than each lock lives without a renewal
 	blocksFor = time.Minute      // for a command that blocks
 	triedFor  = 3 * time.Second  // the limit of an attempt
 
@@ -64,9 +64,9 @@ func usedUpPool(t *testing.T, h Harness) {
 			store := c.New(opts...)
 			var held []*locker.Lock
 			for i, locks := range []*locker.Client{
-				locker.New(single.New(store), locker.WithTTL(2*time.Second)),
-				locker.New(single.New(store), locker.WithTTL(3*time.Second)),
-				locker.New(fenced.New(store), locker.WithTTL(3*time.Second)),
+				locker.New(single.New(store), locker.WithTTL(8*time.Second)),
+				locker.New(single.New(store), locker.WithTTL(12*time.Second)),
+				locker.New(fenced.New(store), locker.WithTTL(12*time.Second)),
 			} {
 				for j := range 2 {
 					l, err := locks.Lock(t.Context(), fmt.Sprint("{app}held", i, j))

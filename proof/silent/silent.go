@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -187,7 +188,6 @@ func copyIf(to io.Writer, from io.Reader, pass func([]byte) bool) (n int64, err 
 
 const (
 	ttl      = 2 * time.Second
-	heldTTL  = 5 * time.Second
 	overdue  = 2 * time.Second // how much longer than its TTL a call may take
 	machine  = time.Minute     // for a machine that stands still: without a limit, a call hangs for good
 	patience = 2 * time.Minute // for a busy machine
@@ -217,7 +217,12 @@ func Run[S Store, R any](t *testing.T, addr string, over func(t *testing.T, addr
 			t.Run("a waiter", func(t *testing.T) { t.Parallel(); waits(t, addr, locks, reply) })
 		})
 	}
-	t.Run("holders", func(t *testing.T) { t.Parallel(); holds(t, addr, locks) })
+	t.Run("holders", func(t *testing.T) {
+		t.Parallel()
+		trial.WhileBusy(t, 5*time.Second, func(take testing.TB, ttl time.Duration) {
+			holds(take, fmt.Sprint(t.Name(), ttl), ttl, func(addr string) locker.Locker { return locks(t, addr) }, addr)
+		})
+	})
 	t.Run("calls for people", func(t *testing.T) {
 		t.Parallel()
 		looks(t, addr, func(addr string) map[string]func(context.Context) error {
@@ -333,11 +338,11 @@ func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locke
 
 // holds is about locks that are held while their connections fall silent under a renewal: the request is
 // lost, or the reply. The server is well, so no lock is lost.
-func holds(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker) {
+func holds(t testing.TB, prefix string, ttl time.Duration, over func(addr string) locker.Locker, addr string) {
 	var all sync.WaitGroup
 	for _, reply := range []bool{false, true} {
-		proxy, key := Before(t, addr), fmt.Sprint(t.Name(), reply)
-		c := locker.New(over(t, proxy.Addr()), locker.WithTTL(heldTTL))
+		proxy, key := Before(t, addr), fmt.Sprint(prefix, reply)
+		c := locker.New(over(proxy.Addr()), locker.WithTTL(ttl))
 		warm(t, c, key)
 		l, err := c.Lock(t.Context(), key, locker.WithWait(patience))
 		if err != nil {
@@ -351,7 +356,7 @@ func holds(t *testing.T, addr string, over func(t *testing.T, addr string) locke
 			case <-l.Context().Done():
 				t.Errorf("the lock is lost %v after its connection fell silent: %v", time.Since(fell).Round(time.Millisecond), context.Cause(l.Context()))
 				return
-			case <-time.After(3 * heldTTL):
+			case <-time.After(3 * ttl):
 			}
 			if err := l.Unlock(t.Context()); err != nil {
 				t.Errorf("Unlock = %v", err)
@@ -386,7 +391,7 @@ func pulse(c *locker.Client, key string) (slowest func() time.Duration) {
 
 // warm opens a connection and leaves it idle. Nothing is silent yet. On a busy machine a release may get
 // no answer before the lease ends, which may cost the connection: then warm opens another one.
-func warm(t *testing.T, c *locker.Client, key string) {
+func warm(t testing.TB, c *locker.Client, key string) {
 	t.Helper()
 	for range 5 {
 		l, err := c.Lock(t.Context(), key, locker.WithWait(patience))
@@ -407,8 +412,14 @@ func looks(t *testing.T, addr string, through func(addr string) map[string]func(
 	proxy := Before(t, addr)
 	calls := through(proxy.Addr())
 	for name, call := range calls { // they open connections, and leave them idle
-		if err := call(t.Context()); err != nil {
-			t.Fatalf("%s: %v", name, err)
+		for began := time.Now(); ; {
+			err := call(t.Context())
+			if err == nil {
+				break
+			}
+			if time.Since(began) > patience {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
 	}
 	proxy.Mute()
