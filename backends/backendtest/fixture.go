@@ -224,6 +224,11 @@ const (
 	tick     = 200 * time.Microsecond // between polls: less than a millisecond, to see roundings
 )
 
+// unhurried is a ctx for a call that would be given up early without a deadline.
+func (x *fixture) unhurried() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(x.Context(), 6*patience)
+}
+
 // together runs do n times at the same time.
 func together(n int, do func(i int)) {
 	var wg sync.WaitGroup

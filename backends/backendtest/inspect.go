@@ -336,7 +336,9 @@ func labelled(label string) string {
 // inspect calls Inspect, which must answer.
 func (x *fixture) inspect(key string) backends.State {
 	x.Helper()
-	s, err := x.inspector.Inspect(x.Context(), key)
+	ctx, cancel := x.unhurried()
+	defer cancel()
+	s, err := x.inspector.Inspect(ctx, key)
 	if err != nil {
 		x.Fatalf("Inspect(%.60q): %v", key, err)
 	}

@@ -133,7 +133,9 @@ func (x *fixture) list(prefix string, limit int) map[string]backends.State {
 	x.Helper()
 	all, after := map[string]backends.State{}, ""
 	for range 1_000_000 {
-		page, err := x.lister.List(x.Context(), prefix, after, limit)
+		ctx, cancel := x.unhurried()
+		page, err := x.lister.List(ctx, prefix, after, limit)
+		cancel()
 		if err != nil {
 			x.Fatalf("List(%.60q, %q, %d): %v", prefix, after, limit, err)
 		}

@@ -740,7 +740,7 @@ func (x *fixture) lasts(l life) bool { return time.Now().Before(l.earliest.Add(-
 // reservation ended.
 func (x *fixture) inTime(what string, scene func(key string) bool) {
 	x.Helper()
-	limit := time.Now().Add(patience)
+	limit := time.Now().Add(6 * patience)
 	for n := 0; !scene(x.key(fmt.Sprint("scene", n))); n++ {
 		if time.Now().After(limit) {
 			x.Fatalf("%s: not before the reservation ended, in %d attempts", what, n+1)

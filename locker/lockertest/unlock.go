@@ -3,12 +3,16 @@ package lockertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
+
+// again is how soon an Unlock sends its Release once more, at the earliest.
+const again = time.Second
 
 var unlockSentences = []sentence{
 	{"Unlock after the lock was lost matches ErrLost and leaves the next holder alone", nil, func(x *fixture) {
@@ -21,12 +25,20 @@ var unlockSentences = []sentence{
 		x.wantHolds(next)
 	}},
 	{"Unlock of a lock that another holder took unnoticed matches ErrLost and leaves that holder alone", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
-		x.beneath.Delete(l.Key())
-		next := x.grant(l.Key(), x.long)
-		x.wantLost("Unlock", l.Unlock(x.Context()))
-		x.pause(10 * tick)
-		x.wantHolds(next)
+		for take := 1; ; take++ {
+			l := x.lock(x.client(locker.WithTTL(x.long)), x.key(fmt.Sprint("k", take)))
+			x.beneath.Delete(l.Key())
+			next := x.grant(l.Key(), x.long)
+			began := time.Now()
+			err := l.Unlock(x.Context())
+			x.pause(10 * tick)
+			x.wantHolds(next)
+			if err == nil && !x.Bubble && time.Since(began) > again && take < 10 {
+				continue // the machine was slow: a second Release finds nothing, and that is right
+			}
+			x.wantLost("Unlock", err)
+			return
+		}
 	}},
 	{"Unlock whose reply is lost returns nil, since its second Release finds nothing", needs(faults), func(x *fixture) {
 		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
