@@ -99,7 +99,7 @@ func (c *Client) TryLock(ctx context.Context, key string, opts ...Option) (*Lock
 //   - It matches [ErrLost]: the lock was not held to the end of the work. If work only says that
 //     its ctx was cancelled, which the loss did, the error is the loss alone.
 //   - It has an [*Error] whose Op is "release": the store did not confirm the release. The lock is
-//     free when its lease ends. It does not say that the work is done: see the end of this comment.
+//     free when its lease ends. It does not say that the work is done.
 //   - It matches [ErrHeld]: look at [HeldError.Key]. It is key if work was not called. It is
 //     another key if work took a lock of its own and returned that error.
 //

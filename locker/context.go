@@ -19,7 +19,7 @@ type holdContext struct{ hold *hold }
 func (c *holdContext) Deadline() (time.Time, bool) { return c.hold.parent.Deadline() }
 func (c *holdContext) Done() <-chan struct{}       { return c.hold.context().Done() }
 
-// Value returns the hold for a Lock below it: see Client.waitsForItself.
+// Value returns the hold for a Lock below it: see Client.nested.
 func (c *holdContext) Value(key any) any {
 	if key == (holdKey{}) {
 		return c.hold

@@ -16,7 +16,7 @@ import (
 // A Release is sent
 //   - by Unlock, which takes the answer and repeats the call: see release.go. Before the minimum hold is
 //     over, Unlock sends an Extend in its place, and the Release follows at the end of the minimum hold;
-//   - never after a handover or a Transfer;
+//   - never by an Unlock after a handover or a Transfer;
 //   - after a loss in the background: at once, or at the end of what the key is kept for (see releaseAt),
 //     or when Unlock comes.
 type over struct {
@@ -26,11 +26,11 @@ type over struct {
 	stopped bool // the ctx given to Lock had ended before
 	moved   bool // the lease is another's: who has the ticket of a Transfer, or the next waiter
 	failed  bool // the work, so the key is not kept for it
-	kept    bool // the key is, until a Release that is sent later
+	kept    bool // a Release is sent later; the key is kept until then
 	// the Extend to the end of minHold: the Release need not wait behind a cleanup that is not answered
 	answered bool
 
-	later *time.Timer   // sends the Release; nil: it was not planned for later
+	later *time.Timer   // sends the Release, unless takeBack has stopped it; nil: it was never planned for later
 	told  chan struct{} // closed when middleware knows of the loss; nil: it is not lost
 }
 
@@ -112,10 +112,15 @@ func (h *hold) takeBack() bool {
 }
 
 // releaseNow releases a lease that was kept after a loss until the work has stopped. The error of Unlock
-// is the loss, whatever becomes of this.
+// is the loss, whatever becomes of this. Unlock does not wait for it once the lease has ended.
 func (h *hold) releaseNow() {
-	ends := h.leaseNow().Expires
-	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(time.Now().Add(unlockLimit), ends))
+	now, ends := time.Now(), h.leaseNow().Expires
+	if !now.Before(ends) {
+		h.releaseLeftover()
+		return
+	}
+	h.join()
+	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(now.Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !outcome.Permanent(err) {
 		h.releaseLeftover()
@@ -143,7 +148,7 @@ func (h *hold) releaseLeftover() {
 func (h *hold) releaseOnce(ctx context.Context) error {
 	h.mu.Lock()
 	lease := h.lease.Lease
-	if h.over.kept {
+	if h.over.kept && h.minHold > 0 {
 		ctx = calls.With(ctx, calls.Kept)
 	}
 	h.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 
 // Each row of the table says when a Release is sent in some of the cases. For each case there is one row.
 func TestWhenAReleaseIsSent(t *testing.T) {
-	const any, no, yes = 0, 1, 2
+	const either, no, yes = 0, 1, 2
 	const never, atOnce, endOfMinHold, endOfBoth = "never", "at once", "at the end of the minimum hold", "at the end of lease and minimum hold"
-	is := func(b bool, want int) bool { return want == any || b == (want == yes) }
+	is := func(b bool, want int) bool { return want == either || b == (want == yes) }
 	rows := []struct {
 		name     string
 		lost     string // reasons; "-": Unlock
@@ -22,35 +22,35 @@ func TestWhenAReleaseIsSent(t *testing.T) {
 		kept     int // the minimum hold is not over
 		want     string
 	}{
-		{"a lock that was given away", "-", any, any, yes, any, any, any, never},
-		{"Unlock", "-", any, any, no, any, any, no, atOnce},
-		{"Unlock within the minimum hold", "-", any, any, no, no, any, yes, endOfMinHold},
-		{"Unlock after work that failed", "-", any, any, no, yes, any, yes, atOnce},
+		{"a lock that was given away", "-", either, either, yes, either, either, either, never},
+		{"Unlock", "-", either, either, no, either, either, no, atOnce},
+		{"Unlock within the minimum hold", "-", either, either, no, no, either, yes, endOfMinHold},
+		{"Unlock after work that failed", "-", either, either, no, yes, either, yes, atOnce},
 
-		{"the maximum hold", "max_hold", any, no, any, any, yes, any, endOfBoth},
-		{"the end of the ctx given to Lock", "expired stolen unavailable quorum evicted abandoned", yes, no, any, any, yes, any, endOfBoth},
+		{"the maximum hold", "max_hold", either, no, either, either, yes, either, endOfBoth},
+		{"the end of the ctx given to Lock", "expired stolen unavailable quorum evicted abandoned", yes, no, either, either, yes, either, endOfBoth},
 
-		{"stolen, evicted", "stolen evicted", no, any, any, any, any, any, atOnce},
-		{"stolen, evicted; the work has stopped", "stolen evicted", yes, yes, any, any, any, any, atOnce},
-		{"stolen, evicted; the lease has ended", "stolen evicted", yes, no, any, any, no, any, atOnce},
+		{"stolen, evicted", "stolen evicted", no, either, either, either, either, either, atOnce},
+		{"stolen, evicted; the work has stopped", "stolen evicted", yes, yes, either, either, either, either, atOnce},
+		{"stolen, evicted; the lease has ended", "stolen evicted", yes, no, either, either, no, either, atOnce},
 
-		{"other losses", "expired unavailable quorum abandoned", no, any, any, any, any, no, atOnce},
-		{"other losses of work that failed", "expired unavailable quorum abandoned", no, any, any, yes, any, yes, atOnce},
-		{"other losses within the minimum hold", "expired unavailable quorum abandoned", no, any, any, no, any, yes, endOfMinHold},
+		{"other losses", "expired unavailable quorum abandoned", no, either, either, either, either, no, atOnce},
+		{"other losses of work that failed", "expired unavailable quorum abandoned", no, either, either, yes, either, yes, atOnce},
+		{"other losses within the minimum hold", "expired unavailable quorum abandoned", no, either, either, no, either, yes, endOfMinHold},
 
-		{"the work has stopped", "max_hold", any, yes, any, any, any, no, atOnce},
-		{"the work has failed and stopped", "max_hold", any, yes, any, yes, any, yes, atOnce},
-		{"the work has stopped within the minimum hold", "max_hold", any, yes, any, no, any, yes, endOfMinHold},
-		{"the lease has ended", "max_hold", any, no, any, any, no, no, atOnce},
-		{"the lease has ended, the work has failed", "max_hold", any, no, any, yes, no, yes, atOnce},
-		{"the lease has ended within the minimum hold", "max_hold", any, no, any, no, no, yes, endOfMinHold},
+		{"the work has stopped", "max_hold", either, yes, either, either, either, no, atOnce},
+		{"the work has failed and stopped", "max_hold", either, yes, either, yes, either, yes, atOnce},
+		{"the work has stopped within the minimum hold", "max_hold", either, yes, either, no, either, yes, endOfMinHold},
+		{"the lease has ended", "max_hold", either, no, either, either, no, no, atOnce},
+		{"the lease has ended, the work has failed", "max_hold", either, no, either, yes, no, yes, atOnce},
+		{"the lease has ended within the minimum hold", "max_hold", either, no, either, no, no, yes, endOfMinHold},
 
-		{"the ctx given to Lock, and the work has stopped", "expired unavailable quorum abandoned", yes, yes, any, any, any, no, atOnce},
-		{"the ctx given to Lock, and the work has failed", "expired unavailable quorum abandoned", yes, yes, any, yes, any, yes, atOnce},
-		{"the ctx given to Lock, and the work has stopped within the minimum hold", "expired unavailable quorum abandoned", yes, yes, any, no, any, yes, endOfMinHold},
-		{"the ctx given to Lock; the lease has ended", "expired unavailable quorum abandoned", yes, no, any, any, no, no, atOnce},
-		{"the ctx given to Lock, work that failed; the lease has ended", "expired unavailable quorum abandoned", yes, no, any, yes, no, yes, atOnce},
-		{"the ctx given to Lock; the lease has ended within the minimum hold", "expired unavailable quorum abandoned", yes, no, any, no, no, yes, endOfMinHold},
+		{"the ctx given to Lock, and the work has stopped", "expired unavailable quorum abandoned", yes, yes, either, either, either, no, atOnce},
+		{"the ctx given to Lock, and the work has failed", "expired unavailable quorum abandoned", yes, yes, either, yes, either, yes, atOnce},
+		{"the ctx given to Lock, and the work has stopped within the minimum hold", "expired unavailable quorum abandoned", yes, yes, either, no, either, yes, endOfMinHold},
+		{"the ctx given to Lock; the lease has ended", "expired unavailable quorum abandoned", yes, no, either, either, no, no, atOnce},
+		{"the ctx given to Lock, work that failed; the lease has ended", "expired unavailable quorum abandoned", yes, no, either, yes, no, yes, atOnce},
+		{"the ctx given to Lock; the lease has ended within the minimum hold", "expired unavailable quorum abandoned", yes, no, either, no, no, yes, endOfMinHold},
 	}
 	now := time.Now()
 	reasons := []LostReason{"", LostExpired, LostStolen, LostUnavailable, LostQuorum, LostMaxHold, LostEvicted, LostAbandoned}

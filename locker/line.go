@@ -64,7 +64,7 @@ type lineEvent struct {
 	held     *HeldError    // onHeld
 	err      error         // onFailure, onWatchFailed
 	lease    *grant        // onOffer
-	watch    *watchContext // onWatched, onWatchFailed
+	watch    *watchContext // onWake, onWatched, onWatchFailed
 	outlasts bool          // onSleep, onSignal: the call goes on while the store fails
 }
 

@@ -231,8 +231,8 @@ func (ls *lines) add(key, owner string) *line {
 	return ln
 }
 
-// remove also keeps the line for the next caller. It does not keep one that has a watch: a late
-// wake-up must find that line.
+// remove also keeps the line for the next caller. It does not keep one that has a watch: the store
+// may refer to that line until its watch has ended.
 func (ls *lines) remove(ln *line) {
 	first := ls.byKey[ln.key]
 	switch {

@@ -62,6 +62,21 @@ func TestAWatchThatHasEndedSaysNothingOfTheNext(t *testing.T) {
 	}
 }
 
+// The line may be that of another key by then.
+func TestALateWakeUpOfAWatchThatHasEndedWakesNobody(t *testing.T) {
+	store := &granting{}
+	w := &waiting{Locker: store, lines: &lines{}}
+	ln, _ := w.lines.enter("key", "", time.Second, 0)
+	w.lines.tell(ln, lineEvent{is: onSleep})
+	w.watch(ln, "key", ln.watch)
+	w.lines.tell(ln, lineEvent{is: onSignal})
+	w.lines.tell(ln, lineEvent{is: onUnknown})
+	store.wake()
+	if w.lines.look(ln).woken {
+		t.Error("the head is woken")
+	}
+}
+
 // A process may be paused between the handover and the moment at which the waiter runs.
 func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -86,6 +101,12 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 type granting struct {
 	Locker
 	released []string
+	wake     func() // of the last Watch
+}
+
+func (g *granting) Watch(_ context.Context, _, _ string, wake func()) error {
+	g.wake = wake
+	return nil
 }
 
 func (g *granting) Acquire(_ context.Context, req contract.Request) (contract.Lease, error) {

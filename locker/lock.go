@@ -16,7 +16,7 @@ import (
 // each method that returns an error says so.
 type Lock struct {
 	_ [0]sync.Mutex // go vet reports a copy: the runtime would take the original for abandoned
-	// refers to the hold, which does not refer back after the first renewal: see hold.handle
+	// refers to the hold, which does not refer back after the first renewal: see extensions.handle
 	ctx holdContext
 }
 

@@ -606,6 +606,54 @@ func TestALostLockWhoseWorkFailedHasNoMinimumHold(t *testing.T) {
 	})
 }
 
+// The store may have forgotten the key.
+func TestUnlockOfALostLockWithAMinimumHoldWakesTheNextWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		s.faults.Set(backendtest.ExpireIf, backendtest.Fail)
+		l := mustLock(t, c, "key", locker.WithMinHold(minHold), locker.WithTTL(2*time.Second))
+		next := take(t, c, "key")
+		<-l.Context().Done()
+		s.store.Set("key", "", time.Millisecond)
+		time.Sleep(2 * time.Millisecond)
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		began := time.Now()
+		mustUnlock(t, <-next)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the next waiter had the lock after %v; want 0s", took)
+		}
+	})
+}
+
+// The store is silent, and the lease has ended: Unlock is the end of the work, and waits for nothing.
+func TestUnlockDoesNotWaitForTheReleaseOfALostLockWithAMinimumHold(t *testing.T) {
+	for name, failed := range map[string]error{"the work is done": nil, "the work failed": errors.New("failed")} {
+		bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+			s.onExtend = func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
+				time.Sleep(15 * time.Second) // whatever its ctx is
+				return contract.Lease{}, ctx.Err()
+			}
+			s.onRelease = func(ctx context.Context) error {
+				if ctx.Err() != nil {
+					t.Errorf("%s: a Release under a ctx that has ended", name)
+				}
+				time.Sleep(15 * time.Second)
+				return ctx.Err()
+			}
+			var lost time.Time
+			err := c.Do(t.Context(), "key", func(ctx context.Context, l *locker.Lock) error {
+				<-ctx.Done()
+				lost = time.Now()
+				return failed
+			}, locker.WithMinHold(minHold), locker.WithTTL(2*time.Second))
+			mustMatch(t, err, locker.ErrLost)
+			if took := time.Since(lost); took != 0 {
+				t.Errorf("%s: Unlock took %v", name, took)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
 // Each renewal lets the key live to the end of the minimum hold, and no strategy need know of it.
 func TestARenewalDoesNotMakeAMinimumHoldShorter(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {

@@ -129,7 +129,6 @@ func (h *hold) release() {
 	if lost, ok := errors.AsType[*LostError](h.over.cause); ok {
 		defer h.settle(lost) // also if the Locker ends the goroutine
 		if h.takeBack() {
-			h.join()
 			if h.planUnlock(); !h.over.kept {
 				h.releaseNow()
 			}
@@ -308,7 +307,7 @@ func (h *hold) settle(err error) (first bool) {
 	}
 	// Before the hooks: one of them may call Drain.
 	h.client.ledger.Done()
-	if !h.over.kept && !h.over.moved || unlocked && errors.Is(err, ErrLost) {
+	if !h.over.kept && !h.over.moved || errors.Is(err, ErrLost) {
 		h.client.lines.freed(h.lease.Key)
 	}
 	if unlocked {

@@ -269,7 +269,7 @@ func (w *waiting) sleep(ctx, limit context.Context, ln *line, req contract.Reque
 // wake-ups, not the wait. The ctx ends with the line, which outlives its heads.
 func (w *waiting) watch(ln *line, key string, ctx *watchContext) {
 	e := lineEvent{is: onWatched, watch: ctx}
-	if e.err = w.Watch(ctx, key, ctx.waiter, func() { w.lines.tell(ln, lineEvent{is: onWake}) }); e.err != nil {
+	if e.err = w.Watch(ctx, key, ctx.waiter, func() { w.lines.tell(ln, lineEvent{is: onWake, watch: ctx}) }); e.err != nil {
 		e.is = onWatchFailed
 	}
 	w.lines.tell(ln, e)
