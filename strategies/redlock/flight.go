@@ -81,6 +81,9 @@ func (f *flight) reserve(n *node) error {
 
 // hear receives the answer of one node to the attempt, and returns the vote of the node.
 func (f *flight) hear(n *node, lease contract.Lease, err error) (fence uint64, _ error) {
+	f.mu.Lock()
+	f.part(n).late = cleanup.LateOf(err)
+	f.mu.Unlock()
 	if !f.answered(n, responseOf(err)) {
 		err = errUnwanted
 	}
@@ -339,7 +342,19 @@ func (f *flight) clean(n *node) {
 
 // entry is the cleanup of one node after the attempt.
 func (f *flight) entry(n *node, known bool) cleanup.Entry {
-	return n.cleanup(f.ctx, f.lease(), f.req.TTL, known)
+	e := n.cleanup(f.ctx, f.lease(), f.req.TTL, known)
+	e.Late = f.part(n).late
+	return e
+}
+
+// late is done when what the attempt has sent to a node can't arrive any more; nil: nobody knows.
+func (f *flight) late(n *node) context.Context {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.part(n).late
 }
 
 // lease returns the lease by which a release names the attempt.

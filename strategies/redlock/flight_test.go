@@ -118,6 +118,54 @@ func TestAnAttemptThatFailsAfterTheReleaseIsCleanedUpUntilItCannotArrive(t *test
 	}
 }
 
+// The connection of node 3 falls silent, and the library says when it has given that up. Calls go over
+// another one meanwhile, so cleanups are answered, and the request of the attempt arrives after all of them.
+func TestAnAttemptOnAConnectionThatIsStillOpenIsCleanedUpUntilThatIsClosed(t *testing.T) {
+	for _, c := range []struct {
+		granted bool          // the attempt as a whole, which is then released
+		after   time.Duration // the error of node 3
+	}{{false, 0}, {false, 50 * time.Millisecond}, {false, 3 * time.Second}, {true, 0}, {true, 50 * time.Millisecond}, {true, 3 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			nodes := newNodes(3)
+			l, req := quorumOf(t, nodes), request()
+			req.TTL = time.Minute
+			late, closed := context.WithCancel(t.Context())
+			nodes[2].set("acquire", behaviour{after: c.after, err: onTheWay{errDown, late}})
+			if c.granted {
+				lease := mustAcquire(t, l, req)
+				time.Sleep(time.Second)
+				if err := l.Release(t.Context(), lease); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				for _, n := range nodes[:2] {
+					n.store.Set("k", "theirs", time.Minute)
+				}
+				if _, err := l.Acquire(t.Context(), req); !errors.Is(err, locker.ErrHeld) {
+					t.Fatalf("Acquire = %v", err)
+				}
+			}
+			time.Sleep(20 * time.Second)
+			if _, err := nodes[2].Locker.Acquire(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			closed()
+			time.Sleep(4 * time.Second) // less than the TTL
+			if n := holding(nodes, req.Token); n != 0 {
+				t.Errorf("%+v: %d nodes have the token", c, n)
+			}
+		})
+	}
+}
+
+// onTheWay is an error of a call whose connection is silent, and is not given up.
+type onTheWay struct {
+	error
+	late context.Context
+}
+
+func (e onTheWay) Late() context.Context { return e.late }
+
 type grantsLate struct {
 	locker.Locker
 	after time.Duration

@@ -14,6 +14,7 @@ import (
 type part struct {
 	*node
 	said    response
+	late    context.Context  // done when what was sent can't arrive any more; nil: nobody knows
 	slot    bool             // reserved for a cleanup, as long as nobody has decided who cleans up
 	missed  bool             // the release waits no longer for the answer
 	waiting []func(response) // releases that wait for the answer, and Drain

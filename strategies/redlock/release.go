@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
@@ -110,7 +111,8 @@ type leftovers struct {
 type leftover struct {
 	*node
 	said  reached
-	doubt bool // a grant may come later than the release
+	doubt bool            // a grant may come later than the release
+	late  context.Context // done when it can't any more; nil: nobody knows
 }
 
 type reached byte
@@ -138,9 +140,10 @@ func (l *leftovers) ask(ctx context.Context, n *node, said response, then reply)
 
 // may notes the answer of a node to the attempt, before its release or cleanup.
 func (l *leftovers) may(n *node, said response) {
+	late := l.flight.late(n)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.parts[n.index].doubt = said == unknown
+	l.parts[n.index].doubt, l.parts[n.index].late = said == unknown, late
 }
 
 // heard notes the answer of a node to the release, and returns it.
@@ -151,7 +154,7 @@ func (l *leftovers) heard(n *node, err error) error {
 	switch {
 	case err == nil || errors.Is(err, locker.ErrLost):
 		if p.doubt && p.said != settled {
-			p.server.Confirm(l.ctx, p.cleanup(l.ctx, l.lease, time.Until(l.until), false))
+			p.server.Confirm(l.ctx, l.entry(p, time.Until(l.until)))
 		}
 		p.said = settled
 	case p.said == noAnswer:
@@ -205,9 +208,16 @@ func (l *leftovers) tell(said reached) {
 		}
 		p.said = settled
 		if left := time.Until(l.until); left > 0 {
-			p.server.Add(l.ctx, p.cleanup(l.ctx, l.lease, left, !p.doubt))
+			p.server.Add(l.ctx, l.entry(p, left))
 		}
 	}
+}
+
+// entry is the cleanup of a node.
+func (l *leftovers) entry(p *leftover, ttl time.Duration) cleanup.Entry {
+	e := p.cleanup(l.ctx, l.lease, ttl, !p.doubt)
+	e.Late = p.late
+	return e
 }
 
 func (l *leftovers) any(said reached) bool {
