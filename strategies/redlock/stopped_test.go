@@ -57,7 +57,14 @@ func losesNone(t testing.TB, reach reach, way way, shortest time.Duration) {
 		way.begin(s)
 		take(locks / 4)
 		until := l.renewals.Load() + int64(renewals/2)
-		await(t, fmt.Sprint(renewals/2, " renewals"), func() bool { return l.renewals.Load() >= until })
+		await(t, fmt.Sprint(renewals/2, " renewals"), func() bool {
+			for _, lock := range held {
+				if lock.Context().Err() != nil { // it is renewed no more
+					t.Fatalf("%s: %v", lock.Key(), context.Cause(lock.Context()))
+				}
+			}
+			return l.renewals.Load() >= until
+		})
 	}
 	for _, lock := range held {
 		if lock.Context().Err() != nil {
