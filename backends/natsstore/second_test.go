@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/silent"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -90,6 +91,41 @@ func TestRequestsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
 		return err == nil && named(t, s, "app lockstep") == 0 && named(t, s, "app") == 1
 	})
 	grant(t, store, "b", "token", 20*time.Second)
+}
+
+// The server takes connections with TLS only. The address of the first connection leads nowhere any more, so
+// the second one must have the roots and the other address of the first.
+func TestTheSecondConnectionHasTheTLSAndTheServersOfTheFirst(t *testing.T) {
+	t.Parallel()
+	config, roots := silent.Certificates(t)
+	s := run(t, func(o *server.Options) {
+		o.TLSConfig, o.TLSTimeout, o.Username, o.Password = config, patience.Seconds(), "ann", "sesame"
+	})
+	direct := "tls://ann:sesame@" + s.Addr().String()
+	if err := natsstore.New(dial(t, direct, nats.Secure(roots))).Install(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	relay := redistest.NewRelay(t, s.Addr().String())
+	conn := dial(t, "tls://ann:sesame@"+relay.Addr()+","+direct, nats.Secure(roots), nats.DontRandomize(), nats.Name("app"))
+	t.Cleanup(relay.CutAll)
+	store := natsstore.New(conn)
+	grant(t, store, "warm", "token", 20*time.Second)
+	relay.Forsake()
+	relay.Lead("127.0.0.1:1")
+	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+	defer cancel()
+	if _, err := store.SetNX(ctx, "silent", "token", 20*time.Second); err == nil || backends.Unsent(err) {
+		t.Fatalf("SetNX on a silent connection: %v; want an unknown outcome", err)
+	}
+	for range 20 {
+		grant(t, store, "b", "token", 20*time.Second)
+		if ok, err := store.DeleteIf(t.Context(), "b", "token"); !ok || err != nil {
+			t.Fatalf("DeleteIf = %v, %v", ok, err)
+		}
+	}
+	if n := named(t, s, "app lockstep"); n != 1 {
+		t.Errorf("%d second connections", n)
+	}
 }
 
 // Each request has less time than it takes to find that the connection is silent.
