@@ -12,15 +12,21 @@ const Takes = 5
 const (
 	takeLimit = 10 * time.Minute      // for one take
 	nap       = 20 * time.Millisecond // of the goroutine that looks at the machine
-	slack     = 10 * time.Millisecond // a nap that is late by less shows nothing
+	pausePart = 50                    // a nap that is late by less than a fiftieth of a TTL shows nothing
 	busyPart  = 10                    // a tenth of a TTL
 )
 
 // WhileBusy runs the body of a test of real locks, whose leases live for ttl. A process that a busy machine does not run
 // loses its locks, and that is right. So if the body fails, and the machine was busy meanwhile, the body runs again with
-// twice the ttl. The machine was busy if a goroutine that takes naps was late by a tenth of a ttl, added up over one ttl.
+// twice the ttl. A goroutine takes naps meanwhile. A nap that is late by a fiftieth of a ttl or more is a pause, and the
+// machine was busy if the pauses within one ttl add up to a tenth of it.
 // A failure counts at once on a machine that was not busy, and in the last take on any machine. To pass, one take
 // must pass as a whole.
+//
+// It can hide a defect that fails only some takes: a failure on a busy machine is logged, and a later take that passes
+// excuses it. It also hides a lock that is lost only with a short ttl. So use it for locks that are lost or late alone.
+// No machine excuses that two hold one lock, or that an update is lost. Judge that in every take and outside of it:
+// let the body report it to the t of the test, not to the t that it is given.
 func WhileBusy(t testing.TB, ttl time.Duration, body func(t testing.TB, ttl time.Duration)) {
 	t.Helper()
 	whileBusy(t, ttl, watch, body)
@@ -62,26 +68,26 @@ func hasTime(t testing.TB, d time.Duration) bool {
 // one ttl.
 func watch(ttl time.Duration) (stop func() time.Duration) {
 	end, most := make(chan struct{}), make(chan time.Duration, 1)
-	go func() {
-		w := window{length: ttl}
-		for {
-			began := time.Now()
-			select {
-			case <-end:
-				most <- w.most
-				return
-			case <-time.After(nap):
-			}
-			now := time.Now()
-			if by := now.Sub(began) - nap; by > slack {
-				w.add(now, by)
-			}
-		}
-	}()
+	go func() { most <- takeNaps(ttl, time.Now, end) }()
 	return func() time.Duration { close(end); return <-most }
 }
 
-// A window adds up what was late within its length.
+func takeNaps(ttl time.Duration, now func() time.Time, end <-chan struct{}) (most time.Duration) {
+	w := window{length: ttl}
+	for ended := false; !ended; {
+		began := now()
+		select {
+		case <-end:
+			ended = true // the last nap may be late as well
+		case <-time.After(nap):
+		}
+		woke := now()
+		w.add(woke, woke.Sub(began)-nap)
+	}
+	return w.most
+}
+
+// A window adds up the pauses within its length.
 type window struct {
 	length time.Duration
 	naps   []late
@@ -95,6 +101,9 @@ type late struct {
 }
 
 func (w *window) add(at time.Time, by time.Duration) {
+	if by < w.length/pausePart {
+		return
+	}
 	w.naps, w.sum = append(w.naps, late{at, by}), w.sum+by
 	for at.Sub(w.naps[0].at) > w.length {
 		w.sum -= w.naps[0].by

@@ -37,7 +37,7 @@ func TestABodyThatFailsOnABusyMachineRunsAgain(t *testing.T) {
 	}
 }
 
-// One long pause counts as much as many short ones, if they are within one TTL.
+// One long pause counts as much as several shorter ones, if they are within one TTL.
 func TestAWindowAddsUpWhatWasLateWithinATTL(t *testing.T) {
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 	w := window{length: 10 * time.Second}
@@ -49,6 +49,36 @@ func TestAWindowAddsUpWhatWasLateWithinATTL(t *testing.T) {
 		if got := fmt.Sprint(w.most); got != late.want {
 			t.Errorf("at %d s: %s; want %s", late.at, got, late.want)
 		}
+	}
+}
+
+// Naps that are a little late cost no lease, however many there are.
+func TestAMachineIsNotBusyIfManyNapsAreALittleLate(t *testing.T) {
+	const ttl = 9 * time.Second
+	for _, c := range []struct {
+		by   time.Duration
+		naps int
+		busy bool
+	}{{12 * time.Millisecond, 1000, false}, {ttl/pausePart - 1, 1000, false}, {ttl / pausePart, 4, false}, {ttl / pausePart, 5, true}, {ttl / busyPart, 1, true}} {
+		w, at := window{length: ttl}, time.Unix(0, 0)
+		for range c.naps {
+			at = at.Add(nap + c.by)
+			w.add(at, c.by)
+		}
+		if busy := w.most >= ttl/busyPart; busy != c.busy {
+			t.Errorf("%d naps that are late by %v: busy is %v (%v); want %v", c.naps, c.by, busy, w.most, c.busy)
+		}
+	}
+}
+
+// The body may end at the same moment as the pause: the goroutine that takes naps then sees both at once.
+func TestAPauseAtTheEndOfATakeCounts(t *testing.T) {
+	end := make(chan struct{})
+	close(end)
+	times := []time.Time{time.Unix(0, 0), time.Unix(0, 0).Add(nap + time.Second)}
+	now := func() time.Time { first := times[0]; times = times[1:]; return first }
+	if late := takeNaps(9*time.Second, now, end); late != time.Second {
+		t.Errorf("late by %v; want 1s", late)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,22 +16,25 @@ import (
 func Failures(t testing.TB, limit time.Duration, body func(t testing.TB)) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	try, done := &trial{TB: t, ctx: ctx}, make(chan struct{})
-	go func() {
-		defer close(done)
-		body(try)
-	}()
-	<-done
+	try := &trial{TB: t, ctx: ctx}
+	apart(func() { body(try) })
 	cancel() // before the cleanups, as in package testing
-	try.mu.Lock()
-	cleanups := try.cleanups
-	try.mu.Unlock()
-	for _, f := range slices.Backward(cleanups) {
-		f()
+	for f := try.lastCleanup(); f != nil; f = try.lastCleanup() {
+		apart(f)
 	}
 	try.mu.Lock()
 	defer try.mu.Unlock()
 	return try.failures
+}
+
+// apart runs f on a goroutine of its own, which a Fatal may end.
+func apart(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
 }
 
 // A trial notes the failures of a test, and leaves the real one alone.
@@ -55,6 +57,19 @@ func (t *trial) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
+}
+
+// lastCleanup takes the cleanup that was registered last. It is nil if none is left.
+func (t *trial) lastCleanup() func() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := len(t.cleanups) - 1
+	if last < 0 {
+		return nil
+	}
+	f := t.cleanups[last]
+	t.cleanups = t.cleanups[:last]
+	return f
 }
 
 func (t *trial) Failed() bool {
