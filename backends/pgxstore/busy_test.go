@@ -310,6 +310,30 @@ func TestACallThatMeetsALockedRowLeavesNoErrorInTheLog(t *testing.T) {
 			t.Errorf("%s of a row that nobody has = %v, %v", name, ok, err)
 		}
 	}
+	// The lock is another's: whatever its row waits for, the answer is known.
+	for name, call := range map[string]func(ctx context.Context) (bool, error){
+		"ExpireIf": func(ctx context.Context) (bool, error) { return store.ExpireIf(ctx, "lock", "other", life) },
+		"DeleteIf": func(ctx context.Context) (bool, error) { return store.DeleteIf(ctx, "lock", "other") },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if ok, err := call(ctx); ok || err != nil {
+			t.Errorf("%s of another's lock = %v, %v", name, ok, err)
+		}
+	}
+	if err := guard.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if guard, err = pool.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// A foreign key to the row does this. It keeps no update waiting.
+	if _, err := guard.Exec(t.Context(), "SELECT FROM lockstep.lock FOR KEY SHARE"); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := store.ExpireIf(t.Context(), "lock", "token", life); !ok || err != nil {
+		t.Errorf("ExpireIf of a row whose key is shared = %v, %v", ok, err)
+	}
 	if err := guard.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -162,8 +162,8 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 // server can be told, for what the function may still wait for. It is for this statement alone,
 // since a pooler may give the connection to somebody else.
 const (
-	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR UPDATE SKIP LOCKED)
-	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1) THEN lockstep.function($1,$2,$3) ELSE -1 END
+	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR NO KEY UPDATE SKIP LOCKED)
+	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1 AND (kind = 3 OR value = $2)) THEN lockstep.function($1,$2,$3) ELSE -1 END
 	FROM set_config('lock_timeout','1ms',true)`
 	rowLocked = -1
 )
