@@ -24,7 +24,7 @@ type over struct {
 	left  time.Duration // of the lease at that moment
 
 	stopped bool // the ctx given to Lock had ended before
-	moved   bool // the lease is another's: who has the ticket of a Transfer, or the next waiter
+	moved   bool // somebody else has the lease now: the next waiter, or who resumes the ticket of a Transfer
 	failed  bool // the work, so the key is not kept for it
 	kept    bool // a Release is sent later; the key is kept until then
 	// the Extend to the end of minHold: the Release need not wait behind a cleanup that is not answered

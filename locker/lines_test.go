@@ -62,7 +62,7 @@ func TestAWatchThatHasEndedSaysNothingOfTheNext(t *testing.T) {
 	}
 }
 
-// The line may be that of another key by then.
+// By then the line may be used for another key.
 func TestALateWakeUpOfAWatchThatHasEndedWakesNobody(t *testing.T) {
 	store := &granting{}
 	w := &waiting{Locker: store, lines: &lines{}}
@@ -87,7 +87,7 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
 		lease, err := w.lead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
 		if err != nil || lease.Token != "own" {
-			t.Errorf("granted token %q, error %v; want that of its own attempt", lease.Token, err)
+			t.Errorf("granted token %q, error %v; want the token of its own attempt", lease.Token, err)
 		}
 		synctest.Wait()
 		if !slices.Equal(store.released, []string{"late"}) {

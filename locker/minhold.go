@@ -36,9 +36,10 @@ const MaxMinHold = relied.Longest
 // minimum hold.
 //
 // If the lock is lost, the key stays locked until d is over if the store still has it, since the work
-// may be done; unless it is the work of [Client.Do] that has failed. A lock with a minimum hold is not handed over, and takes no
-// lease that another hold hands over (see [WithMaxHandovers]). [Client.Drain] does not wait for d. Under
-// package reentrant, the owner can take the lock again before d is over.
+// may be done. It does not after work of [Client.Do] that has failed. A lock with a minimum hold is
+// not handed over, and takes no lease that another hold hands over (see [WithMaxHandovers]).
+// [Client.Drain] does not wait for d. Under package reentrant, the owner can take the lock again before
+// d is over.
 func WithMinHold(d time.Duration) Option {
 	return func(c *config) {
 		switch {

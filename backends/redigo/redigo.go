@@ -87,8 +87,8 @@ const (
 
 // TestOnBorrow makes a TestOnBorrowContext for one pool of your own. It sends PING on a connection
 // that has been idle for over five seconds, and gives it a second to answer. So a server that was
-// away for longer than that, or that closes what is idle, leaves no connection on which a command
-// fails; and whoever is busy pays nothing. A refusal (NOPERM) is an answer as good as any.
+// away for longer than that, or that closes idle connections, leaves no connection on which a command
+// fails. A connection that is in use often costs no PING. A refusal (NOPERM) counts as an answer.
 func TestOnBorrow() func(ctx context.Context, c client.Conn, lastUsed time.Time) error {
 	var failed atomic.Pointer[time.Time] // when a connection was last found dead
 	return func(ctx context.Context, c client.Conn, lastUsed time.Time) error {

@@ -6,9 +6,9 @@
 //
 // # What waits for what
 //
-// Calls that are made at the same time share a connection, and but for a ClusterClient round trips:
-// what is asked while others are under way is written together, since rueidis by itself writes
-// nearly each command alone. A call that was sent alone returns as soon as its ctx is done. One
+// Calls that are made at the same time share a connection. They also share round trips, but not on a
+// ClusterClient: the store sends the commands that come while others are under way together, since
+// rueidis by itself sends nearly each command alone. A call that was sent alone returns as soon as its ctx is done. One
 // that was sent with others returns with the answer, or when all their ctxs are done, or any of
 // them and a second has passed. What was sent is carried out nevertheless. On a client for one
 // server, or for the master of a Sentinel, all commands of a store go over the same one of its

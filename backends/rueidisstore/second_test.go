@@ -42,7 +42,8 @@ func TestCallsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
 	trial.WhileBusy(t, 5*time.Second, goOverASecondConnection)
 }
 
-// goOverASecondConnection makes 100 pairs of calls within limit. After that rueidis gives the first connection up.
+// goOverASecondConnection makes 100 pairs of calls within limit. After that, rueidis gives the first
+// connection up.
 func goOverASecondConnection(t testing.TB, limit time.Duration) {
 	store, _, proxy := silently(t, limit)
 	before := proxy.Open()

@@ -15,8 +15,8 @@ func (e executor) Subscribe(ctx context.Context) driver.Subscription {
 }
 
 // subscription has a connection of the pool for blocking commands, and never gives it back alive.
-// rueidis returns the answer to a request to the one who sends it, and messages to a hook; both
-// become events here. A goroutine sends, while there is something to send: all that has come since,
+// rueidis gives the answer to a request to its sender, and a message to a hook. Here both become
+// events. A goroutine sends, while there is something to send: all that has come since,
 // in one round trip.
 type subscription struct {
 	executor

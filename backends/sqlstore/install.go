@@ -44,8 +44,8 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO %[1]s;
 `, name)
 }
 
-// schemaVersion is that of the tables and functions in all dialects. It rises with each change of a
-// table, and of what a function takes or returns.
+// schemaVersion is the version of the tables and functions, the same in all dialects. It rises with
+// each change of a table, and of what a function takes or returns.
 const schemaVersion = 2
 
 // postgresqlStatements are the statements of [PostgreSQLSchema] one by one, for a transaction. A snapshot

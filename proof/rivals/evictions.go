@@ -227,7 +227,8 @@ func (f *forcing) work(ctx context.Context, locks *locker.Client, by int, key st
 		end := min(time.Since(f.began), l.Lease().Expires.Sub(f.began)) // it may come back from its rest late
 		asked := time.Now()
 		unlocked := l.Unlock(context.WithoutCancel(ctx))
-		// After a second without an answer the release is sent again, and Unlock promises no more to tell of a loss.
+		// After a second without an answer Unlock sends the release again. From then on it may not tell
+		// of a loss.
 		once := time.Since(asked) < time.Second
 		h := endedHold{Hold: history.Hold{Key: key, Start: int64(start), End: int64(max(end, start))}, intact: unlocked == nil && once}
 		h.expires = int64(l.Lease().Expires.Sub(f.began))

@@ -16,17 +16,20 @@ const (
 	busyPart  = 10                    // a tenth of a TTL
 )
 
-// WhileBusy runs the body of a test of real locks, whose leases live for ttl. A process that a busy machine does not run
-// loses its locks, and that is right. So if the body fails, and the machine was busy meanwhile, the body runs again with
-// twice the ttl. A goroutine takes naps meanwhile. A nap that is late by a fiftieth of a ttl or more is a pause, and the
-// machine was busy if the pauses within one ttl add up to a tenth of it.
-// A failure counts at once on a machine that was not busy, and in the last take on any machine. To pass, one take
-// must pass as a whole.
+// WhileBusy runs the body of a test of real locks, whose leases live for ttl. A process that a busy
+// machine does not run loses its locks, and that is right. So if the body fails, and the machine was
+// busy meanwhile, the body runs again with twice the ttl. A goroutine takes naps meanwhile. A nap that
+// is late by a fiftieth of a ttl or more is a pause, and the machine was busy if the pauses within one
+// ttl add up to a tenth of it.
 //
-// It can hide a defect that fails only some takes: a failure on a busy machine is logged, and a later take that passes
-// excuses it. It also hides a lock that is lost only with a short ttl. So use it for locks that are lost or late alone.
-// No machine excuses that two hold one lock, or that an update is lost. Judge that in every take and outside of it:
-// let the body report it to the t of the test, not to the t that it is given.
+// A failure counts at once on a machine that was not busy, and in the last take on any machine. To
+// pass, one take must pass as a whole.
+//
+// It can hide a defect that fails only some takes: a failure on a busy machine is logged, and a later
+// take that passes excuses it. It also hides a lock that is lost only with a short ttl. So use it for
+// locks that are lost or late alone. No machine excuses that two hold one lock, or that an update is
+// lost. Report these to the t of the test, and not to the t that the body is given: then they count in
+// every take.
 func WhileBusy(t testing.TB, ttl time.Duration, body func(t testing.TB, ttl time.Duration)) {
 	t.Helper()
 	whileBusy(t, ttl, watch, body)

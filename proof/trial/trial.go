@@ -1,5 +1,5 @@
-// Package trial runs the body of a test apart and notes its failures: they are wanted, since what it tests is broken on
-// purpose, or the machine was too busy and the body runs again.
+// Package trial runs the body of a test apart and notes its failures. They are wanted, since what it
+// tests is broken on purpose; or the machine was too busy, and the body runs again.
 package trial
 
 import (

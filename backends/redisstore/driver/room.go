@@ -38,7 +38,7 @@ const (
 
 // Early returns a ctx for a call that may have to wait for a connection. It ends a little before
 // ctx does, so that the caller hears that nothing was sent before the end of ctx makes it leave.
-// Its Deadline is that of ctx: what was sent has until then.
+// Its Deadline method returns the deadline of ctx, since a command that was sent may be answered until then.
 func Early(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -146,7 +146,7 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 	}
 }
 
-// wrapped is a connector as a package for traces makes it: it hides that of the driver.
+// wrapped hides the connector of the driver, as a package for traces does.
 type wrapped struct{ driver.Connector }
 
 // makeReadOnly gives a server the table and a user, and lets it take no more writes.
