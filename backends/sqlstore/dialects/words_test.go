@@ -232,7 +232,7 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 			says: []string{"database is locked", "another program wrote for longer than the busy_timeout"}, works: "Inspect Check",
 		},
 		"a file that stays locked for longer than the ctx": {
-			prepare: lockFile, options: "?_pragma=busy_timeout(600000)", limit: 100 * time.Millisecond, unknown: true, is: context.DeadlineExceeded, works: "Inspect Check",
+			prepare: lockFile, options: "?_pragma=busy_timeout(600000)", limit: 2 * time.Second, unknown: true, is: context.DeadlineExceeded, works: "Inspect Check",
 		},
 		"a disk that is full": { // the file may not grow
 			prepare: installFile, options: "?_pragma=max_page_count(1)",
