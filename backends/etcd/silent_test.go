@@ -201,6 +201,36 @@ func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
 	}
 }
 
+// A renewal may last for half of its lease, so the next one must not wait until it has ended.
+func TestACallUnderWayOnASilentConnectionKeepsNoLaterOneWaiting(t *testing.T) {
+	t.Parallel()
+	all := before(t, etcdtest.Start(t, 1, etcdtest.Fast))
+	store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints()}))
+	meet(t, store)
+	for _, r := range all {
+		r.Forsake()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := store.SetNX(ctx, "silent", "token", 10*time.Second)
+		first <- err
+	}()
+	eventually(t, "a later call is answered", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond) // a call that ends so soon tells nothing
+		defer cancel()
+		r, err := store.SetNX(ctx, "k", "token", 10*time.Second)
+		return err == nil && r.OK
+	})
+	select {
+	case err := <-first:
+		t.Errorf("the call on the silent connection has ended: %v", err)
+	default:
+	}
+	cancel()
+	<-first
+}
+
 // A learner refuses all calls for locks, and a member that is behind those that change something.
 func TestAMemberThatRefusesCallsFailsNoneWhileAnotherIsSilent(t *testing.T) {
 	t.Parallel()

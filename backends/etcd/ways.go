@@ -22,9 +22,10 @@ import (
 // ways choose the connection for each call for a lock.
 //
 // The client has one connection to each member, and asks the members in turn. gRPC tests a silent one
-// every ten seconds at most, and without a keep-alive it never does. So if a call ends without an answer,
-// the next ones go over a connection of the store to one member. If that is silent too, or if its member
-// is down or refuses calls, they go to the next member.
+// every ten seconds at most, and without a keep-alive it never does. So if a call ends without an answer, or
+// is under way for a while in which its connection has answered no other one, the next ones go over a
+// connection of the store to one member. If that is silent too, or if its member is down or refuses calls,
+// they go to the next member.
 //
 // Meanwhile reads wait on the connections of the client. When all have ended, each of these has answered,
 // or gRPC has made it anew. Then calls go over the client again.
@@ -47,8 +48,8 @@ type ways struct {
 	made      int
 }
 
-// silence is how long a call has had no answer when its ctx ends, if its connection counts as silent. It
-// is a bit less than a second, which is the shortest limit of a cleanup.
+// silence is how long a call has had no answer if its connection counts as silent. It is a bit less than a
+// second, which is the shortest limit of a cleanup.
 const silence = 900 * time.Millisecond
 
 // pause is the time in which a store makes one connection to each member at most. A server may be slow,
@@ -64,7 +65,7 @@ type way struct {
 	conn     *grpc.ClientConn
 	waits    bool // for a member that can't be reached, as the client library does: there is no other one
 	calls    list.List
-	answered bool
+	answered time.Time // the last time
 	spent    bool      // it has answered, and is silent now
 	refused  time.Time // its member has refused a call, which another one may do
 	close    func()    // nil: the client closes it
@@ -106,11 +107,8 @@ func (w *ways) follow(endpoints []string) {
 // begin returns a call for its caller to make and to end.
 func (w *ways) begin(ctx context.Context) *call {
 	began := time.Now()
-	for _, c := range w.overdue(began) { // its caller may go on before end is called
-		if c.ctx.Err() != nil {
-			w.leave(c.way, true)
-			break
-		}
+	if old, all, silent := w.overdue(began); silent || slices.ContainsFunc(all, (*call).isOver) {
+		w.leave(old, true)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,8 +121,9 @@ func (w *ways) begin(ctx context.Context) *call {
 }
 
 // overdue are some calls that have had no answer for so long that the end of their ctx counts: the oldest
-// ones. The others tell it themselves when they end.
-func (w *ways) overdue(now time.Time) (all []*call) {
+// ones. The others tell it themselves when they end. silent tells that old, the way that they went, has
+// answered none since the first of them began.
+func (w *ways) overdue(now time.Time) (old *way, all []*call, silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for e := w.now.calls.Front(); e != nil && len(all) < maxOverdue; e = e.Next() {
@@ -134,8 +133,11 @@ func (w *ways) overdue(now time.Time) (all []*call) {
 		}
 		all = append(all, c)
 	}
-	return all
+	return w.now, all, len(all) > 0 && w.now.answered.Before(all[0].began)
 }
+
+// isOver tells that the caller may have gone on, and has not called end yet.
+func (c *call) isOver() bool { return c.ctx.Err() != nil }
 
 // end is told the error of a call.
 func (c *call) end(err error) {
@@ -176,7 +178,9 @@ func (w *ways) remove(c *call, answered, refused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c.calls.Remove(c.at)
-	c.answered = c.answered || answered
+	if answered {
+		c.answered = time.Now()
+	}
 	if refused {
 		c.way.refused = time.Now()
 	}
@@ -196,7 +200,7 @@ func (w *ways) leave(old *way, silent bool) {
 	if old != w.now || !w.mayDial(endpoints) {
 		return
 	}
-	old.spent = silent && old.answered
+	old.spent = silent && !old.answered.IsZero()
 	w.now = w.next(endpoints)
 	if old == w.first && w.now != old {
 		w.endpoints = endpoints

@@ -107,11 +107,23 @@ func TestWhatCountsAsSilent(t *testing.T) {
 		"an error when the caller has left":    {func(w *ways) { under(w, silence).end(rpctypes.ErrGRPCNoSpace) }, false},
 		"an error of the member":               {func(w *ways) { answer(w, rpctypes.ErrGRPCTimeout) }, false},
 		"a member that the client can't reach": {func(w *ways) { answer(w, status.Error(codes.Unavailable, "")) }, false},
-		"a long call that goes on": {func(w *ways) {
+		"a call that goes on, and no other is answered": {func(w *ways) {
+			answer(w, nil)
+			w.now.answered = time.Now().Add(-time.Hour)
+			w.begin(t.Context()).began = time.Now().Add(-silence)
+			answer(w, nil)
+		}, true},
+		"a short call that goes on": {func(w *ways) {
+			w.begin(t.Context()).began = time.Now().Add(-silence / 2)
+			answer(w, nil)
+		}, false},
+		"a long call that goes on, and others are answered": {func(w *ways) {
+			answer(w, nil)
 			w.begin(t.Context()).began = time.Now().Add(-time.Hour)
 			answer(w, nil)
 		}, false},
 		"behind a long call that goes on": {func(w *ways) {
+			answer(w, nil)
 			w.begin(t.Context()).began = time.Now().Add(-time.Hour)
 			under(w, silence)
 			answer(w, nil)
