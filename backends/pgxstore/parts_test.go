@@ -40,6 +40,8 @@ func TestCheckFindsEachPartThatIsMissing(t *testing.T) {
 			FROM pg_proc WHERE pronamespace = 'lockstep'::regnamespace
 		UNION ALL SELECT 'argument', format('UPDATE pg_proc SET proargnames[1] = ''gone'' WHERE oid = %s', oid::int8), format('lockstep.%s(', proname)
 			FROM pg_proc WHERE pronamespace = 'lockstep'::regnamespace AND proargnames IS NOT NULL
+		UNION ALL SELECT 'default', format('UPDATE pg_proc SET pronargdefaults = 0, proargdefaults = NULL WHERE oid = %s', oid::int8), format('lockstep.%s(', proname)
+			FROM pg_proc WHERE pronamespace = 'lockstep'::regnamespace AND pronargdefaults > 0
 		UNION ALL SELECT 'type', 'ALTER TABLE lockstep.number ALTER COLUMN last TYPE int', 'lockstep.number.last is another one'
 		UNION ALL SELECT 'schema', 'DROP SCHEMA lockstep CASCADE', 'the tables of the locks are missing'`)
 	if err != nil {
@@ -57,7 +59,7 @@ func TestCheckFindsEachPartThatIsMissing(t *testing.T) {
 		}
 		wantFinding(t, pool, c.Change, problem, c.Want)
 	}
-	for kind, least := range map[string]int{"UNLOGGED": 5, "table": 5, "column": 21, "attribute": 4, "index": 6, "function": 36, "body": 36, "argument": 35} {
+	for kind, least := range map[string]int{"UNLOGGED": 5, "table": 5, "column": 21, "attribute": 4, "index": 6, "function": 36, "body": 36, "argument": 35, "default": 1} {
 		if cases[kind] < least {
 			t.Errorf("%d cases of the kind %s; want %d or more", cases[kind], kind, least)
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -109,6 +110,7 @@ var (
 
 func function(name, arguments, options, body string) part {
 	var in, all []string
+	defaults := 0
 	for _, a := range strings.Split(arguments, ",") {
 		words := strings.Fields(a)
 		if len(words) == 0 {
@@ -117,6 +119,9 @@ func function(name, arguments, options, body string) part {
 		out := words[0] == "OUT"
 		if out {
 			words = words[1:]
+		}
+		if slices.Contains(words, "DEFAULT") {
+			defaults++
 		}
 		kind := typeName(words[1])
 		all = append(all, words[0]+" "+kind)
@@ -135,7 +140,7 @@ func function(name, arguments, options, body string) part {
 		}
 	}
 	return part{"function", fmt.Sprintf("lockstep.%s(%s)", name, strings.Join(in, ", ")),
-		strings.Join([]string{language, volatility, strings.Join(all, ", "), hex.EncodeToString(sum[:])}, "; ")}
+		strings.Join([]string{language, volatility, strings.Join(all, ", "), strconv.Itoa(defaults), hex.EncodeToString(sum[:])}, "; ")}
 }
 
 // typeName is the name of a type in the catalog.
@@ -227,5 +232,5 @@ const postgresqlPartsThere = `SELECT coalesce(json_agg(json_build_object('kind',
 		concat_ws('; ', lanname, provolatile, coalesce((
 			SELECT string_agg(proargnames[n] || ' ' || typname, ', ' ORDER BY n)
 			FROM unnest(coalesce(proallargtypes, proargtypes::oid[])) WITH ORDINALITY AS k (kind, n) JOIN pg_type AS t ON t.oid = kind), ''),
-			md5(prosrc)) FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
+			pronargdefaults, md5(prosrc)) FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
 		WHERE pronamespace = to_regnamespace('lockstep')) AS parts`
