@@ -72,7 +72,7 @@ func (h *History) Unavailable() (key string, longest Span) {
 				if d.Work == Done { // nobody else is to have it
 					b.To = max(b.To, d.T1+d.Keep)
 				}
-				had = append(had, b)
+				had = append(had, b, h.delayed(d))
 			}
 		}
 		for _, gap := range without(merge(wanted), merge(had)) {
@@ -82,6 +82,20 @@ func (h *History) Unavailable() (key string, longest Span) {
 		}
 	}
 	return key, longest
+}
+
+// delayed returns the time in which an extension of a holder that was killed while it was cut off is still on
+// the way. It arrives when the process could reach the nodes again, and the lease lasts for a TTL from then.
+func (h *History) delayed(d *Hold) Span {
+	died := h.death(d.Client)
+	if b := h.belief(d); b.From <= died && died <= b.To {
+		for _, s := range h.cutOffs(d.Client) {
+			if s.From <= died && died < s.To {
+				return Span{died, s.To}
+			}
+		}
+	}
+	return Span{}
 }
 
 // cutOffs returns when the process could not reach a quorum. A fault that cuts it off from several

@@ -319,3 +319,27 @@ func TestUnavailableIsWhenSomebodyAskedAndNobodyHad(t *testing.T) {
 		t.Errorf("%q, %v", key, got)
 	}
 }
+
+// What a process has sent before it was killed arrives when the process could be reached again.
+func TestUnavailableBeginsWhenTheConnectionOfTheDeadIsMended(t *testing.T) {
+	for name, c := range map[string]struct {
+		cutOff Stroke
+		want   Span
+	}{
+		"it was not cut off":       {Stroke{}, Span{55 * ms, 90 * ms}},
+		"it was cut off later":     {Stroke{At: 56 * ms, Ends: 80 * ms, Client: "c1"}, Span{55 * ms, 90 * ms}},
+		"it was cut off before":    {Stroke{At: 20 * ms, Ends: 54 * ms, Client: "c1"}, Span{55 * ms, 90 * ms}},
+		"it was cut off meanwhile": {Stroke{At: 20 * ms, Ends: 80 * ms, Client: "c1"}, Span{80 * ms, 90 * ms}},
+		"another was cut off":      {Stroke{At: 20 * ms, Ends: 54 * ms, Client: "c2"}, Span{55 * ms, 90 * ms}},
+	} {
+		h := exemplary()
+		h.Holds[0].Unlocking, h.Holds[1].Granted = Never, 90*ms
+		h.Deaths = []Death{{55 * ms, "c1"}}
+		h.Wants[1].Began, h.Wants[1].Ended = 55*ms, 90*ms
+		h.Strokes = []Stroke{c.cutOff}
+		h.settle()
+		if key, got := h.Unavailable(); key != "a" || got != c.want {
+			t.Errorf("%s: %q, %v; want %v", name, key, got, c.want)
+		}
+	}
+}
