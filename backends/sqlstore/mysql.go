@@ -224,7 +224,8 @@ func (s *MySQL) variables(ctx context.Context) (map[string]string, error) {
 			'autocommit', 'innodb_flush_log_at_trx_commit', 'innodb_doublewrite', 'sync_binlog', 'log_bin', 'binlog_format', 'wsrep_on', 'wsrep_cluster_address', 'group_replication_group_name',
 			'group_replication_single_primary_mode', 'transaction_isolation', 'tx_isolation', 'rpl_semi_sync_master_enabled', 'rpl_semi_sync_source_enabled',
 			'rpl_semi_sync_master_timeout', 'rpl_semi_sync_source_timeout', 'rpl_semi_sync_master_wait_no_slave', 'rpl_semi_sync_source_wait_no_replica')`,
-		`SHOW STATUS WHERE Variable_name IN ('Uptime', 'Slaves_connected', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status')`,
+		`SHOW STATUS WHERE Variable_name IN ('Uptime', 'Slaves_connected', 'Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status',
+			'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients')`,
 	} {
 		if err := s.pairs(ctx, statement, all); err != nil {
 			return nil, s.explain(ctx, err)
@@ -346,31 +347,40 @@ func (r *Report) inMySQL(is map[string]string, engine string) {
 		r.find(ProblemReplicas, false, "a replica that falls behind forgets locks that are held, and a failover grants them again: set it to ROW or MIXED",
 			"binlog_format is STATEMENT")
 	}
-	if r.Standbys > 0 {
-		r.semiSynchronous(is)
-	}
+	r.semiSynchronous(is)
 	if name, level := first(is, "transaction_isolation", "tx_isolation"); level == "SERIALIZABLE" {
 		r.find(ProblemIsolation, false, "transactions of the application wait for more rows; the store needs no more than READ COMMITTED", "%s is %s", name, level)
 	}
 }
 
-// semiSynchronous adds the findings about what a commit waits for if there are replicas. They name the
-// variables of the server: MariaDB and MySQL before 8.0.26 have others than MySQL since.
+// semiSynchronous adds the findings about what a commit waits for if there are replicas, or shall be: then it
+// is on. They name the variables of the server: MariaDB and MySQL before 8.0.26 have others than MySQL since.
 func (r *Report) semiSynchronous(is map[string]string) {
 	enabled, on := first(is, "rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled")
-	_, status := first(is, "rpl_semi_sync_source_status", "rpl_semi_sync_master_status")
+	name, status := first(is, "rpl_semi_sync_source_status", "rpl_semi_sync_master_status")
+	_, clients := first(is, "rpl_semi_sync_source_clients", "rpl_semi_sync_master_clients")
 	timeout, limit := first(is, "rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout")
 	alone, waits := first(is, "rpl_semi_sync_source_wait_no_replica", "rpl_semi_sync_master_wait_no_slave")
-	if status != "ON" {
-		switch on {
-		case "":
-			enabled, on = "the plugin rpl_semi_sync_source", "not installed"
-		case "ON":
-			on = "ON, but no replica takes part"
-		}
+	none := func(name, is string) {
 		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it: use semi-synchronous replication",
-			"%d replicas are connected, and a commit waits for none: %s is %s", r.Standbys, enabled, on)
+			"%d replicas are connected, and a commit waits for none: %s is %s", r.Standbys, name, is)
+	}
+	switch {
+	case on != "ON" && r.Standbys == 0:
 		return
+	case on == "":
+		none("the plugin rpl_semi_sync_source", "not installed")
+		return
+	case on != "ON":
+		none(enabled, on)
+		return
+	case status == "ON" && (clients != "0" || waits != "OFF"):
+	case clients == "0" && r.Standbys > 0:
+		none(enabled, "ON, but no replica takes part")
+	case clients == "0" && waits == "OFF": // MariaDB may still call it on; the last finding is about this
+	default:
+		r.find(ProblemReplicas, false, "a lock granted now may be granted again after a failover: find out why no replica answers",
+			"a commit waits for no replica: %s is %s since a time-out", name, status)
 	}
 	if ms, err := strconv.Atoi(limit); err == nil && time.Duration(ms)*time.Millisecond < leastPatience {
 		r.find(ProblemReplicas, false, "a lock granted after that may be granted again after a failover: with a longer limit, none is granted while no replica answers",

@@ -142,31 +142,52 @@ func TestFindingsAboutClusters(t *testing.T) {
 // The variables have the names of the server that was asked.
 func TestFindingsAboutReplicasOfMySQL(t *testing.T) {
 	for what, c := range map[string]struct {
-		settings string // beside good ones
-		want     string // the detail of the one finding; empty: there is none
+		replicas int
+		settings string // beside good ones, with the names of MySQL
+		want     string // the details of the findings
 	}{
-		"MariaDB":               {"rpl_semi_sync_master_enabled=ON rpl_semi_sync_master_status=ON rpl_semi_sync_master_timeout=3600000 rpl_semi_sync_master_wait_no_slave=ON", ""},
-		"MySQL":                 {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=ON rpl_semi_sync_source_timeout=3600000 rpl_semi_sync_source_wait_no_replica=ON", ""},
-		"MariaDB, off":          {"rpl_semi_sync_master_enabled=OFF rpl_semi_sync_master_status=OFF", "1 replicas are connected, and a commit waits for none: rpl_semi_sync_master_enabled is OFF"},
-		"MySQL, off":            {"rpl_semi_sync_source_enabled=OFF rpl_semi_sync_source_status=OFF", "1 replicas are connected, and a commit waits for none: rpl_semi_sync_source_enabled is OFF"},
-		"MySQL, no plugin":      {"", "1 replicas are connected, and a commit waits for none: the plugin rpl_semi_sync_source is not installed"},
-		"MySQL, not a replica":  {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=OFF", "1 replicas are connected, and a commit waits for none: rpl_semi_sync_source_enabled is ON, but no replica takes part"},
-		"MariaDB, not for long": {"rpl_semi_sync_master_enabled=ON rpl_semi_sync_master_status=ON rpl_semi_sync_master_timeout=10000", "a commit waits for a replica for 10s: rpl_semi_sync_master_timeout is 10000"},
-		"MySQL, not for long":   {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=ON rpl_semi_sync_source_timeout=10000", "a commit waits for a replica for 10s: rpl_semi_sync_source_timeout is 10000"},
-		"MariaDB, not alone":    {"rpl_semi_sync_master_enabled=ON rpl_semi_sync_master_status=ON rpl_semi_sync_master_wait_no_slave=OFF", "a commit waits for nobody once no replica is connected: rpl_semi_sync_master_wait_no_slave is OFF"},
-		"MySQL, not alone":      {"rpl_semi_sync_source_enabled=ON rpl_semi_sync_source_status=ON rpl_semi_sync_source_wait_no_replica=OFF", "a commit waits for nobody once no replica is connected: rpl_semi_sync_source_wait_no_replica is OFF"},
+		"good":           {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=ON clients=1", ""},
+		"alone":          {0, "enabled=OFF status=OFF timeout=10000 wait_no_replica=OFF clients=0", ""},
+		"alone, without": {0, "", ""},
+		"off":            {1, "enabled=OFF status=OFF timeout=10000 wait_no_replica=OFF clients=0", "1 replicas are connected, and a commit waits for none: X_enabled is OFF"},
+		"not a replica":  {1, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=0", "1 replicas are connected, and a commit waits for none: X_enabled is ON, but no replica takes part"},
+		"not a replica, called on": {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=OFF clients=0", "1 replicas are connected, and a commit waits for none: X_enabled is ON, but no replica takes part\n" +
+			"a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
+		"not for long":         {1, "enabled=ON status=ON timeout=10000 wait_no_replica=ON clients=1", "a commit waits for a replica for 10s: X_timeout is 10000"},
+		"not alone":            {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=OFF clients=1", "a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
+		"alone now":            {0, "enabled=ON status=OFF timeout=3600000 wait_no_replica=OFF clients=0", "a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
+		"alone, waits":         {0, "enabled=ON status=ON timeout=3600000 wait_no_replica=ON clients=0", ""},
+		"too late":             {2, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=1", "a commit waits for no replica: X_status is OFF since a time-out"},
+		"too late, then alone": {0, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=0", "a commit waits for no replica: X_status is OFF since a time-out"},
+		"too late, not for long": {1, "enabled=ON status=OFF timeout=10000 wait_no_replica=OFF clients=1", "a commit waits for no replica: X_status is OFF since a time-out\n" +
+			"a commit waits for a replica for 10s: X_timeout is 10000\na commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
 	} {
-		is := map[string]string{"read_only": "OFF", "autocommit": "ON", "innodb_flush_log_at_trx_commit": "1"}
-		for _, setting := range strings.Fields(c.settings) {
-			name, value, _ := strings.Cut(setting, "=")
-			is[name] = value
+		for server, named := range map[string]*strings.Replacer{
+			"MySQL":   strings.NewReplacer("X_", "rpl_semi_sync_source_"),
+			"MariaDB": strings.NewReplacer("X_", "rpl_semi_sync_master_", "no_replica", "no_slave"),
+		} {
+			is := map[string]string{"read_only": "OFF", "autocommit": "ON", "innodb_flush_log_at_trx_commit": "1"}
+			for _, setting := range strings.Fields(c.settings) {
+				name, value, _ := strings.Cut(setting, "=")
+				is[named.Replace("X_"+name)] = value
+			}
+			r := Report{Standbys: c.replicas}
+			r.inMySQL(is, "InnoDB")
+			var got []string
+			for _, f := range r.Findings {
+				got = append(got, f.Detail)
+				if f.Problem != ProblemReplicas || f.Unsafe {
+					t.Errorf("%s, %s: %v; want one about replicas, not unsafe", server, what, f)
+				}
+			}
+			if got, want := strings.Join(got, "\n"), named.Replace(c.want); got != want {
+				t.Errorf("%s, %s: %s; want %s", server, what, got, want)
+			}
 		}
-		r := Report{Standbys: 1}
-		r.inMySQL(is, "InnoDB")
-		switch {
-		case c.want == "" && len(r.Findings) == 0:
-		case c.want == "" || len(r.Findings) != 1 || r.Findings[0].Detail != c.want || r.Findings[0].Problem != ProblemReplicas || r.Err() != nil:
-			t.Errorf("%s: %v; want %q alone, not unsafe", what, r.Findings, c.want)
-		}
+	}
+	r := Report{Standbys: 1}
+	r.semiSynchronous(map[string]string{})
+	if want := "1 replicas are connected, and a commit waits for none: the plugin rpl_semi_sync_source is not installed"; len(r.Findings) != 1 || r.Findings[0].Detail != want {
+		t.Errorf("no plugin: %v; want %q", r.Findings, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,21 +134,47 @@ func TestCheckOfMariaDBTellsHowLongACommitWaitsForAReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, check(t, db.db))
-	// found sets a variable, and wants a finding that names it and is not unsafe.
-	found := func(name string, to int, want string) {
+	// found sets a variable, and wants findings that are not unsafe, the last of which names the variable.
+	found := func(name string, to int, want ...string) {
 		t.Helper()
 		db.set(name, to)
 		r := check(t, db.db)
-		wantProblems(t, r, sqlstore.ProblemReplicas)
-		if r.Err() != nil || !strings.Contains(r.String(), want) || !strings.Contains(r.String(), db.variable(name)+" is ") {
-			t.Errorf("Check = %v; want %q, and the name %s", r, want, db.variable(name))
+		wantProblems(t, r, slices.Repeat([]backends.Problem{sqlstore.ProblemReplicas}, len(want))...)
+		for _, want := range append(want, db.variable(name)+" is ") {
+			if r.Err() != nil || !strings.Contains(r.String(), want) {
+				t.Errorf("Check = %v; want %q", r, want)
+			}
 		}
 	}
+	hour := int(time.Hour.Milliseconds())
 	found("source_timeout", 10_000, "a commit waits for a replica for 10s")
-	db.set("source_timeout", int(time.Hour.Milliseconds()))
+	db.set("source_timeout", hour)
 	found("source_wait_no_replica", 0, "a commit waits for nobody once no replica is connected")
+
+	p.replica.Pause()
 	db.set("source_wait_no_replica", 1)
-	found("source_enabled", 0, "a commit waits for none")
+	db.set("source_timeout", 1)
+	db.exec("CREATE TABLE late (id INT)")
+	found("source_timeout", 1, db.variable("source_status")+" is OFF since a time-out", "a commit waits for a replica for 1ms")
+	db.set("source_timeout", hour)
+	p.replica.Resume()
+	p.keepsUp()
+	eventually(t, "a commit waits again", func() bool { return len(check(t, db.db).Findings) == 0 })
+
+	p.dial(p.replica).exec("STOP REPLICA")
+	eventually(t, "no replica is connected", func() bool { return check(t, db.db).Standbys == 0 })
+	wantProblems(t, check(t, db.db))
+	found("source_wait_no_replica", 0, "a commit waits for nobody once no replica is connected")
+	db.set("source_enabled", 0)
+	wantProblems(t, check(t, db.db))
+
+	p.dial(p.replica).set("replica_enabled", 0)
+	p.dial(p.replica).exec("START REPLICA")
+	eventually(t, "a replica is connected", func() bool { return check(t, db.db).Standbys == 1 })
+	found("source_enabled", 0, "1 replicas are connected, and a commit waits for none")
+	db.set("source_enabled", 1)
+	db.exec("CREATE TABLE alone (id INT)")
+	found("source_enabled", 1, "ON, but no replica takes part", "a commit waits for nobody once no replica is connected")
 }
 
 // A replica that is sent statements runs them later than the server did. So it finds ended what was renewed.

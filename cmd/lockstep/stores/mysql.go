@@ -125,6 +125,8 @@ func semiSynchronous(detail string, set func(setting string) string) string {
 	case strings.HasSuffix(value, "takes part"):
 		replica := strings.NewReplacer("source", "replica", "master", "slave").Replace(name)
 		return "on each replica " + set(replica+" = ON") + ", then STOP REPLICA and START REPLICA"
+	case strings.HasSuffix(name, "_status"):
+		return `on each replica mysql -e "SHOW REPLICA STATUS\G"`
 	case strings.HasSuffix(name, "_timeout"):
 		return set(name + " = 3600000")
 	}
