@@ -221,6 +221,23 @@ func keepTheirPositions(t testing.TB) {
 	granted(t)(s.SetNXQueued(t.Context(), "k", "new", time.Minute, backends.Turn{Waiter: "new"}))
 }
 
+// Transactions use up the pool, so the calls go over the connections of the reserve.
+func TestAHolderKeepsItsLockBeforeAnInstall(t *testing.T) {
+	pool := application(t, older(t).Config().ConnString(), 2)
+	s := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL), pgxstore.WithoutWakes())
+	granted(t)(s.SetNX(t.Context(), "k", "token", maxTTL))
+	granted(t)(s.Enter(t.Context(), "permit", "token", maxTTL, backends.Admission{Limit: 1}))
+	occupy(t, pool)
+	for what, call := range map[string]func() (bool, error){
+		"ExpireIf": func() (bool, error) { return s.ExpireIf(t.Context(), "k", "token", maxTTL) },
+		"Renew":    func() (bool, error) { return s.Renew(t.Context(), "permit", "token", maxTTL) },
+	} {
+		if ok, err := call(); err != nil || !ok {
+			t.Errorf("%s with the functions of version 1 = %v, %v", what, ok, err)
+		}
+	}
+}
+
 // An old program installs once more after a new one, and does not know of versions. The server
 // refuses that, so nothing is changed: see tell in queue.sql.
 func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {

@@ -142,14 +142,16 @@ func (s *PostgreSQL) grant(
 func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, args ...any) (bool, error) {
 	var outcome int64
 	err := s.own.holder(ctx, first, func(ctx context.Context, c Conn, kept bool) error {
-		if !kept {
-			return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
+		if kept {
+			err := c.Row(ctx, "SELECT outcome FROM lockstep.at_once('"+function+"',$1,$2,$3)", args, &outcome)
+			if err == nil && outcome == rowLocked {
+				return errRowLocked{}
+			}
+			if told := postgresqlError(err); told == nil || told.State != "42883" {
+				return err
+			} // else version 1 is installed, which does not have it
 		}
-		err := c.Row(ctx, strings.Replace(holderAtOnce, "function", function, 1), args, &outcome)
-		if err == nil && outcome == rowLocked {
-			err = errRowLocked{}
-		}
-		return err
+		return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
 	})
 	if err != nil {
 		return false, s.explain(ctx, err)
@@ -157,21 +159,14 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 	return outcome == done, outcomeError(outcome)
 }
 
-// holderAtOnce calls a function that waits for no row. A row that somebody has locked is an
-// outcome, since the server would write each error into its log. The limit is the least that a
-// server can be told, for what the function may still wait for. It is for this statement alone,
-// since a pooler may give the connection to somebody else.
-const (
-	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR NO KEY UPDATE SKIP LOCKED)
-	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1 AND (kind = 3 OR value = $2)) THEN lockstep.function($1,$2,$3) ELSE -1 END
-	FROM set_config('lock_timeout','1ms',true)`
-	rowLocked = -1
-)
+const rowLocked = -1 // of lockstep.at_once
 
-// errRowLocked is what the server would say of a row that somebody has locked.
+// errRowLocked is what the server would say of a row or a table that somebody has locked.
 type errRowLocked struct{}
 
-func (errRowLocked) Error() string    { return "a transaction has locked the row of the key" }
+func (errRowLocked) Error() string {
+	return "a transaction has locked the row of the key, or the table of the locks"
+}
 func (errRowLocked) SQLState() string { return "55P03" }
 
 // RowLimit is how long a call waits for a row on the connection that listens, if that is lent to

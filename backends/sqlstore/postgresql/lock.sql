@@ -139,6 +139,27 @@ BEGIN
   END IF;
 END $$;
 
+-- at_once calls a function for a holder that waits for no lock. outcome is that of the function, or -1 if a
+-- transaction has locked the row of the key or the table: an error would be lines in the log of the server.
+-- The statement of the caller names no table, since the server locks the tables of a statement before it
+-- runs. The limit is the least that a server can be told, for what the function may still wait for.
+CREATE OR REPLACE FUNCTION lockstep.at_once(call text, k bytea, its bytea, us bigint, OUT outcome int) LANGUAGE plpgsql AS $$
+BEGIN
+  outcome := -1;
+  BEGIN
+    LOCK TABLE lockstep.lock IN ROW EXCLUSIVE MODE NOWAIT;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN;
+  END;
+  PERFORM set_config('lock_timeout', '1ms', true);
+  IF EXISTS (SELECT FROM lockstep.lock WHERE key = k FOR NO KEY UPDATE SKIP LOCKED)
+    OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = k AND (kind = 3 OR value = its)) THEN
+    outcome := CASE call
+      WHEN 'extend' THEN lockstep.extend(k, its, us) WHEN 'release' THEN lockstep.release(k, its, us)
+      WHEN 'renew' THEN lockstep.renew(k, its, us) WHEN 'leave' THEN lockstep.leave(k, its, us) END;
+  END IF;
+END $$;
+
 -- free gives a key that has become free to the head of its queue, or tells those that watch it.
 CREATE OR REPLACE FUNCTION lockstep.free(k bytea, reservation bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
