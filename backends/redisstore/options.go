@@ -90,6 +90,10 @@ func WithQuarantine(d time.Duration) Option {
 // servers and ACLs that forbid them. The promises of a [backends.Store] are the same; an extension and a
 // release take two round trips, and one more if the lock is not ours. Numbered and shared locks
 // need scripts: their calls are refused.
+//
+// If the application uses up all connections of its pool, as by commands that block, renewals and
+// releases wait for one too, and a held lock may be lost. So give the locks a client of their own.
+// With rueidis it is the pool for blocking commands (BlockingPoolSize).
 func WithoutScripts() Option { return func(c *config) { c.scriptless = true } }
 
 // WithReplicas has n replicas acknowledge every grant and every extension before they count, by a
@@ -102,6 +106,10 @@ func WithoutScripts() Option { return func(c *config) { c.scriptless = true } }
 // lost its data. A refused attempt may take timeout as well, while replicas are behind. timeout
 // must be shorter than the client library waits for a reply. Calls of [backends.LegacyStore] do not
 // wait for replicas. With n < 1 or timeout < 1 ms every call is refused.
+//
+// With rueidis, a grant and an extension then take a connection of the pool for blocking commands
+// (BlockingPoolSize). If the application uses up all of them, an extension waits for one, and a held
+// lock may be lost. So give the locks a client of their own.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return func(c *config) {
 		switch {

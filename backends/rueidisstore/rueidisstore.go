@@ -25,6 +25,10 @@
 // cancellation. A server that does not answer is given up after Dialer.KeepAlive and
 // ConnWriteTimeout, and then all that waited get an error.
 //
+// Those calls take their connection from the pool for blocking commands. If the application uses up
+// all of BlockingPoolSize, they wait for one, and so do the renewals among them: a held lock may be
+// lost. With one of these two options, give the locks a client of their own.
+//
 // When the connection of all calls has left a call without an answer for a second, further calls share
 // one more connection, from the pool for blocking commands, until the first one answers or is given up:
 // leave room for it in BlockingPoolSize. What is sent to clean up may overtake the abandoned command, and
