@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -401,12 +402,16 @@ func (w *waiting) unanswered(ctx context.Context, key, which string, fault error
 	return &Error{Op: "lock", Key: key, Err: &waitError{why: why(ctx), fault: fault, pending: w.by() + which}}
 }
 
-// by names the server that does not answer.
+// by names what does not answer.
 func (w *waiting) by() string {
-	if server := w.server(); server != "" {
+	switch server := w.server(); {
+	case server == "":
+		return "the store"
+	case strings.HasPrefix(server, "file "): // no server: see package address
+		return server
+	default:
 		return "server " + server
 	}
-	return "the store"
 }
 
 // isUnknown tells whether an attempt that ended with err may still be granted.

@@ -1008,6 +1008,10 @@ func TestTheErrorOfAWaitSaysWhyItEndedAndWhetherTheLockWasHeld(t *testing.T) {
 			s.faults.Set(backendtest.SetNX, backendtest.Hang)
 			s.endpoint = "10.0.0.7:6379"
 		},
+		`lockstep: lock "key": wait limit reached: no answer from file /srv/a b.db to the last attempt; its outcome is unknown, and it is cleaned up in the background`: func(s *spy) {
+			s.faults.Set(backendtest.SetNX, backendtest.Hang)
+			s.endpoint = "file /srv/a b.db"
+		},
 		`lockstep: lock "key": wait limit reached: no answer from the store to the last attempt; its outcome is unknown, and it is cleaned up in the background; before that broken pipe`: func(s *spy) {
 			failed := false
 			s.onAcquire = func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {

@@ -356,8 +356,7 @@ func (s *rows) explain(ctx context.Context, err error) error {
 	return s.config.at.locate(explainBy(ctx, s.dialect.classify, err))
 }
 
-// Endpoint returns the address of the server, as host:port, or the path of the file, if it is known: see
-// [WithAddress].
+// Endpoint returns the address of the server, as host:port, if it is known: see [WithAddress].
 func (s *rows) Endpoint() string { return s.config.at.Endpoint() }
 
 // notDone is explain for a statement that reads, of a call that has changed nothing.

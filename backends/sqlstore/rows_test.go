@@ -191,3 +191,15 @@ func TestFindingsAboutReplicasOfMySQL(t *testing.T) {
 		t.Errorf("no plugin: %v; want %q", r.Findings, want)
 	}
 }
+
+// A file is no server: an error of a wait says "no answer from" and this.
+func TestEndpointOfAFileSaysThatItIsOne(t *testing.T) {
+	for addr, want := range map[string]string{"": "", "/srv/a b.db": "file /srv/a b.db", inMemory: ""} {
+		if got := NewSQLite(nil, WithAddress(addr)).Endpoint(); got != want {
+			t.Errorf("SQLite at %q: Endpoint() = %q; want %q", addr, got, want)
+		}
+	}
+	if got := NewMySQL(nil, WithAddress("db:3306")).Endpoint(); got != "db:3306" {
+		t.Errorf("MySQL: Endpoint() = %q; want db:3306", got)
+	}
+}

@@ -74,6 +74,15 @@ func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 	return s
 }
 
+// Endpoint returns "file " and the path, if it is known: see [WithAddress].
+func (s *SQLite) Endpoint() string {
+	path := s.rows.Endpoint()
+	if path == "" || path == inMemory {
+		return ""
+	}
+	return "file " + path
+}
+
 const sqliteName = "sqlite" // in texts
 
 // SQLiteSchema returns the statement that creates the table lockstep_lock. It may run again, also while

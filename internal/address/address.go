@@ -3,7 +3,8 @@
 package address
 
 // Of returns the address of the server beneath a Locker or a store with a method Endpoint. It
-// returns "" for all others, and if there are several servers. It sends nothing.
+// returns "" for all others, and if there are several servers. For a store in a file it is "file "
+// and the path. It sends nothing.
 func Of(l any) string {
 	if has, ok := l.(interface{ Endpoint() string }); ok {
 		return has.Endpoint()
