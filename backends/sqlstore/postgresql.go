@@ -147,9 +147,9 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 			if err == nil && outcome == rowLocked {
 				return errRowLocked{}
 			}
-			if told := postgresqlError(err); told == nil || told.State != "42883" {
+			if told := postgresqlError(err); told == nil || told.State != "42883" && told.State != "42501" {
 				return err
-			} // else version 1 is installed, which does not have it
+			} // else version 1 is installed, which does not have it, or nobody has granted the right to call it since
 		}
 		return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
 	})
