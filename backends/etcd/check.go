@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/printed"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -26,7 +27,7 @@ type Report struct {
 
 // String is one line for the cluster, and one for each finding, the unsafe ones marked.
 func (r Report) String() string {
-	text := fmt.Sprintf("etcd cluster %s of %d members, versions %s", r.Cluster, r.Members, strings.Join(r.Versions, ", "))
+	text := fmt.Sprintf("etcd cluster %s of %s, versions %s", r.Cluster, printed.Count(r.Members, "member"), strings.Join(r.Versions, ", "))
 	if len(r.Findings) == 0 {
 		text += "; nothing found"
 	}

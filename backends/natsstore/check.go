@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // Report is what a server and the stream say of themselves that matters to locks.
@@ -23,8 +24,8 @@ type Report struct {
 
 // String is one line for the stream, and one for each finding, the unsafe ones marked.
 func (r Report) String() string {
-	return fmt.Sprintf("NATS %s, %s, leader of the stream %s, %d replicas, clock off by %v, round trip %v",
-		r.Version, cmp.Or(r.Cluster, "no cluster"), cmp.Or(r.Leader, "unknown"), r.Replicas, r.ClockSkew, r.RoundTrip.Round(time.Microsecond)) + r.Findings.String()
+	return fmt.Sprintf("NATS %s, %s, leader of the stream %s, %s, clock off by %v, round trip %v",
+		r.Version, cmp.Or(r.Cluster, "no cluster"), cmp.Or(r.Leader, "unknown"), printed.Count(r.Replicas, "replica"), r.ClockSkew, r.RoundTrip.Round(time.Microsecond)) + r.Findings.String()
 }
 
 // Err is nil unless a finding is unsafe and its problem not among those allowed.
@@ -77,7 +78,7 @@ func (s *Store) Check(ctx context.Context) (Report, error) {
 	}
 	if r.Replicas < 3 {
 		r.find(ProblemReplicas, false, "locks stop while a server is down, and a lost disk forgets all: use three in a cluster",
-			"the stream %s has %d replicas", s.config.stream, r.Replicas)
+			"the stream %s has %s", s.config.stream, printed.Count(r.Replicas, "replica"))
 	}
 	for _, replica := range info.Cluster.Replicas {
 		if replica.Offline || !replica.Current {

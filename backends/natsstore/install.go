@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // streamConfig is what Install sets of a stream, and what Check looks at.
@@ -83,7 +84,7 @@ func (s *Store) install(ctx context.Context, replicas int) error {
 	}
 	wrong := s.wrong(info.Config)
 	if has := info.Config.Replicas; has != replicas {
-		wrong = append(wrong, fmt.Sprintf("it has %d replicas and not %d", has, replicas))
+		wrong = append(wrong, fmt.Sprintf("it has %s and not %d", printed.Count(has, "replica"), replicas))
 	}
 	if len(wrong) > 0 {
 		return backends.Invalidf("the stream %s is not fit for locks: %s; change it with nats stream edit, or give the store another one (natsstore.WithStream)",

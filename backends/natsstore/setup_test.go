@@ -145,7 +145,7 @@ func TestInstallRefusesReplicasThatItDoesNotGet(t *testing.T) {
 	if err := store.Install(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Install(t.Context(), 3); !isPermanent(err) || !strings.Contains(err.Error(), "1 replicas and not 3") {
+	if err := store.Install(t.Context(), 3); !isPermanent(err) || !strings.Contains(err.Error(), "it has 1 replica and not 3") {
 		t.Errorf("Install(3) over a stream with one replica: %v", err)
 	}
 }

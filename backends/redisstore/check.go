@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // Report is what a server says of itself that matters to locks.
@@ -46,7 +47,7 @@ func (r Report) String() string {
 	case r.AOF:
 		text.WriteString(", append-only file")
 	}
-	fmt.Fprintf(&text, ", %d replicas, clock off by %v, round trip %v", r.Replicas, r.ClockSkew, r.RoundTrip.Round(time.Microsecond))
+	fmt.Fprintf(&text, ", %s, clock off by %v, round trip %v", printed.Count(r.Replicas, "replica"), r.ClockSkew, r.RoundTrip.Round(time.Microsecond))
 	if len(r.Findings) == 0 {
 		text.WriteString("; nothing found")
 	}
@@ -183,7 +184,7 @@ func (r *Report) judge(maxTTL time.Duration) {
 	}
 	if r.Replicas > 0 {
 		r.find(ProblemReplicas, false, "replication is asynchronous: a lock granted just before a failover may be granted again after it",
-			"%d replicas are connected", r.Replicas)
+			"it has %s", printed.Count(r.Replicas, "replica"))
 	}
 }
 

@@ -102,7 +102,7 @@ func TestAReportReadsWell(t *testing.T) {
 				{Problem: ProblemEviction, Detail: "maxmemory-policy is allkeys-lru", Consequence: "under memory pressure it deletes locks that are held, and grants them again", Unsafe: true},
 				{Problem: ProblemPersistence, Detail: "no append-only file is kept", Consequence: "a restart forgets locks that are held", Unsafe: false},
 			},
-		}, "master 7.0.15, up 5s, maxmemory-policy allkeys-lru, 1 replicas, clock off by 0s, round trip 1ms\n" +
+		}, "master 7.0.15, up 5s, maxmemory-policy allkeys-lru, 1 replica, clock off by 0s, round trip 1ms\n" +
 			"- UNSAFE: maxmemory-policy is allkeys-lru: under memory pressure it deletes locks that are held, and grants them again\n" +
 			"- no append-only file is kept: a restart forgets locks that are held"},
 		{Report{Uptime: -1}, "server of unknown role of unknown version, 0 replicas, clock off by 0s, round trip 0s; nothing found"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // Report is what a database server says of itself that matters to locks.
@@ -31,7 +32,7 @@ func (r Report) String() string {
 	}
 	text := r.Version
 	if r.Role != "" {
-		text = fmt.Sprintf("%s %s, up %v, %d standbys, wake-ups %v, clock off by %v", r.Role, r.Version, r.Uptime, r.Standbys, r.Wakes, r.ClockSkew)
+		text = fmt.Sprintf("%s %s, up %v, %s, wake-ups %v, clock off by %v", r.Role, r.Version, r.Uptime, printed.Count(r.Standbys, "standby"), r.Wakes, r.ClockSkew)
 	}
 	text += fmt.Sprintf(", round trip %v", r.RoundTrip.Round(time.Microsecond))
 	if len(r.Findings) == 0 {
@@ -116,7 +117,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
 	}
 	if r.Standbys > 0 && (synchronous == "" || commit == "local" || commit == "off") {
 		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it",
-			"%d standbys are connected, and a commit waits for none", r.Standbys)
+			"it has %s, and a commit waits for none", printed.Count(r.Standbys, "standby"))
 	}
 	if readOnly == "on" {
 		r.find(ProblemRole, true, "no lock can be taken: set it to off for the role of the locks", "default_transaction_read_only is on")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
+	"github.com/lockstep-go/lockstep/internal/printed"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
@@ -363,7 +364,7 @@ func (r *Report) semiSynchronous(is map[string]string) {
 	alone, waits := first(is, "rpl_semi_sync_source_wait_no_replica", "rpl_semi_sync_master_wait_no_slave")
 	none := func(name, is string) {
 		r.find(ProblemReplicas, false, "a lock granted just before a failover may be granted again after it: use semi-synchronous replication",
-			"%d replicas are connected, and a commit waits for none: %s is %s", r.Standbys, name, is)
+			"it has %s, and a commit waits for none: %s is %s", printed.Count(r.Standbys, "replica"), name, is)
 	}
 	switch {
 	case on != "ON" && r.Standbys == 0:

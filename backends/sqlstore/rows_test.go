@@ -149,9 +149,9 @@ func TestFindingsAboutReplicasOfMySQL(t *testing.T) {
 		"good":           {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=ON clients=1", ""},
 		"alone":          {0, "enabled=OFF status=OFF timeout=10000 wait_no_replica=OFF clients=0", ""},
 		"alone, without": {0, "", ""},
-		"off":            {1, "enabled=OFF status=OFF timeout=10000 wait_no_replica=OFF clients=0", "1 replicas are connected, and a commit waits for none: X_enabled is OFF"},
-		"not a replica":  {1, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=0", "1 replicas are connected, and a commit waits for none: X_enabled is ON, but no replica takes part"},
-		"not a replica, called on": {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=OFF clients=0", "1 replicas are connected, and a commit waits for none: X_enabled is ON, but no replica takes part\n" +
+		"off":            {1, "enabled=OFF status=OFF timeout=10000 wait_no_replica=OFF clients=0", "it has 1 replica, and a commit waits for none: X_enabled is OFF"},
+		"not a replica":  {1, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=0", "it has 1 replica, and a commit waits for none: X_enabled is ON, but no replica takes part"},
+		"not a replica, called on": {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=OFF clients=0", "it has 1 replica, and a commit waits for none: X_enabled is ON, but no replica takes part\n" +
 			"a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
 		"not for long":         {1, "enabled=ON status=ON timeout=10000 wait_no_replica=ON clients=1", "a commit waits for a replica for 10s: X_timeout is 10000"},
 		"not alone":            {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=OFF clients=1", "a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
@@ -187,7 +187,7 @@ func TestFindingsAboutReplicasOfMySQL(t *testing.T) {
 	}
 	r := Report{Standbys: 1}
 	r.semiSynchronous(map[string]string{})
-	if want := "1 replicas are connected, and a commit waits for none: the plugin rpl_semi_sync_source is not installed"; len(r.Findings) != 1 || r.Findings[0].Detail != want {
+	if want := "it has 1 replica, and a commit waits for none: the plugin rpl_semi_sync_source is not installed"; len(r.Findings) != 1 || r.Findings[0].Detail != want {
 		t.Errorf("no plugin: %v; want %q", r.Findings, want)
 	}
 }

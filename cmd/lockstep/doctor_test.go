@@ -124,7 +124,7 @@ func TestDoctorOnRedis(t *testing.T) {
 	})
 	t.Run("replicas", func(t *testing.T) {
 		s := redistest.StartSwitchover(t)
-		expect(t, doctor(t, url(s.First)), "replicas", "1 replicas", false)
+		expect(t, doctor(t, url(s.First)), "replicas", "it has 1 replica", false)
 		d := doctor(t, url(s.Second))
 		expect(t, d, "role", "replica", true)
 		if d.Exit != 2 {
@@ -275,7 +275,7 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 	expect(t, pooled, "wakes", "", false)
 	standby := s.Standby(t)
 	await(t, "the standby is connected", func() bool { return doctor(t, store).found()["replicas"] != "" })
-	expect(t, doctor(t, store), "replicas", "1 standbys", false)
+	expect(t, doctor(t, store), "replicas", "it has 1 standby", false)
 	d := doctor(t, postgres(standby.DSN()))
 	expect(t, d, "role", "standby", true)
 	if !slices.ContainsFunc(d.Findings, func(f finding) bool { return f.Problem == "rehearsal" && strings.Contains(f.Remedy, "primary") }) {

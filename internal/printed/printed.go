@@ -1,9 +1,10 @@
-// Package printed prints keys, and values that hide a secret.
+// Package printed prints keys, numbers of things, and values that hide a secret.
 package printed
 
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -20,6 +21,14 @@ func Key(key string) string {
 		cut--
 	}
 	return key[:cut] + "…"
+}
+
+// Count is a number of things: "1 replica", "2 replicas".
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return strconv.Itoa(n) + " " + thing
 }
 
 // Format prints the String or GoString of a value, and never its fields.

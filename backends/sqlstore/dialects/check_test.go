@@ -171,7 +171,7 @@ func TestCheckOfMariaDBTellsHowLongACommitWaitsForAReplica(t *testing.T) {
 	p.dial(p.replica).set("replica_enabled", 0)
 	p.dial(p.replica).exec("START REPLICA")
 	eventually(t, "a replica is connected", func() bool { return check(t, db.db).Standbys == 1 })
-	found("source_enabled", 0, "1 replicas are connected, and a commit waits for none")
+	found("source_enabled", 0, "it has 1 replica, and a commit waits for none")
 	db.set("source_enabled", 1)
 	db.exec("CREATE TABLE alone (id INT)")
 	found("source_enabled", 1, "ON, but no replica takes part", "a commit waits for nobody once no replica is connected")

@@ -51,7 +51,7 @@ func TestEveryDatabaseHasARemedyForASmallPool(t *testing.T) {
 
 // The variables of MySQL and MariaDB have several names. A remedy has those of the server that was asked.
 func TestRemediesOfMySQLNameTheVariablesOfTheServer(t *testing.T) {
-	none := "2 replicas are connected, and a commit waits for none: "
+	none := "it has 2 replicas, and a commit waits for none: "
 	for detail, want := range map[string]string{
 		none + "rpl_semi_sync_source_enabled is OFF":                                                          "SET GLOBAL rpl_semi_sync_source_enabled = ON",
 		none + "rpl_semi_sync_master_enabled is OFF":                                                          "SET GLOBAL rpl_semi_sync_master_enabled = ON",
