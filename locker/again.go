@@ -28,11 +28,10 @@ func (r *repeats) answered(err error) {
 
 // insist is an attempt to acquire, repeated at once while the error says that the connection had
 // ended while it was idle: another connection gives the answer. Nothing is known of the attempt that
-// failed, so the next one has another Token, and the strategy cleans up. unknown tells that one of these
-// attempts may still be granted, though the last one was answered.
-func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (lease contract.Lease, unknown bool, err error) {
-	lease, err = w.attempt(ctx, limit, Locker.Acquire, req, so)
-	unknown = isUnknown(err)
+// failed, so the next one has another Token, and the strategy cleans up. A waiter keeps its name, and so its
+// position in a queue: what was written to a connection that the server had closed does not arrive later.
+func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (contract.Lease, error) {
+	lease, err := w.attempt(ctx, limit, Locker.Acquire, req, so)
 	w.repeats.answered(err)
 	for n := 0; again(err) && n < maxAgain && w.repeats.take(); n++ {
 		so.failed(err)
@@ -40,11 +39,11 @@ func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *e
 		next, failed := w.attempt(ctx, limit, Locker.Acquire, req, so)
 		w.repeats.answered(failed)
 		if failed != nil && outcome.Unsent(failed) {
-			return contract.Lease{}, unknown, err // of this one nothing was sent, but of the one before
+			return contract.Lease{}, err // of this one nothing was sent, but of the one before
 		}
-		lease, unknown, err = next, unknown || isUnknown(failed), failed
+		lease, err = next, failed
 	}
-	return lease, unknown, err
+	return lease, err
 }
 
 // again asks err for a method Again() bool.

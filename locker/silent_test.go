@@ -106,50 +106,6 @@ func TestAfterATimeOutOfTheLibraryTheWaiterHasAnotherName(t *testing.T) {
 	})
 }
 
-type endedWhileIdle struct{}
-
-func (endedWhileIdle) Error() string { return "the connection had ended while it was idle" }
-func (endedWhileIdle) Again() bool   { return true }
-
-// So it is when the connection had ended while it was idle, and another attempt was answered at once: the
-// first one may have been sent.
-func TestAfterARepeatedAttemptTheWaiterHasAnotherName(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		s.store.Set("key", "other", time.Hour)
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if l, err := c.Lock(t.Context(), "key", locker.WithWait(time.Minute)); err != nil {
-				t.Errorf("Lock = %v", err)
-			} else {
-				mustUnlock(t, l)
-			}
-		})
-		time.Sleep(time.Second) // its watch is active
-		var names []string
-		s.mu.Lock()
-		s.onAcquire = func(_ context.Context, acquire func() (contract.Lease, error)) (contract.Lease, error) {
-			s.mu.Lock()
-			names = append(names, s.acquires[len(s.acquires)-1].Waiter)
-			n := len(names)
-			s.mu.Unlock()
-			if n == 1 {
-				return contract.Lease{}, endedWhileIdle{}
-			}
-			return acquire()
-		}
-		s.mu.Unlock()
-		time.Sleep(20 * time.Second)
-		s.mu.Lock()
-		first, repeated, after := names[0], names[1], names[len(names)-1]
-		s.mu.Unlock()
-		if first == "" || repeated != first || after == "" || after == first {
-			t.Errorf("the waiter is %q in the repeated attempt and %q later, after %q; want the same, then another name", repeated, after, first)
-		}
-		s.store.Delete("key")
-		wg.Wait()
-	})
-}
-
 // The message of an attempt that was given up may arrive last of all, when its cleanup has been answered.
 func TestAnOlderAttemptThatArrivesLateGetsNoReservation(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {

@@ -96,8 +96,7 @@ func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effor
 func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
 	p := so.wait
 	if p.once {
-		lease, _, err = w.insist(ctx, nil, req, so)
-		return lease, err
+		return w.insist(ctx, nil, req, so)
 	}
 	var limit context.Context
 	if p.limit > 0 {
@@ -141,7 +140,7 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 // request has a new Token.
 func (w *waiting) beside(ctx, limit context.Context, req *contract.Request, so *effort) (lease contract.Lease, over bool, err error) {
 	p := so.wait
-	lease, _, err = w.insist(ctx, limit, *req, so)
+	lease, err = w.insist(ctx, limit, *req, so)
 	if !p.goesOn(err) || p.attempts > 0 && so.attempts >= p.attempts {
 		return lease, true, err
 	}
@@ -191,8 +190,8 @@ func (w *waiting) lead(ctx, limit context.Context, ln *line, req contract.Reques
 		if now.named {
 			req.Waiter = ln.watch.waiter
 		}
-		lease, unknown, err := w.insist(ctx, limit, req, so)
-		if now.named && unknown {
+		lease, err := w.insist(ctx, limit, req, so)
+		if now.named && isUnknown(err) {
 			w.lines.tell(ln, lineEvent{is: onUnknown})
 		}
 		if err == errUnderWay { //nolint:errorlint // it is not wrapped

@@ -251,8 +251,8 @@ var defects = []defect{
 	}},
 	{name: "a waiter keeps its name after an attempt that has an unknown outcome", strategy: "single", fault: Net, patch: patch{
 		"locker", "wait.go",
-		"		if now.named && unknown {\n",
-		"		if now.named && unknown && !DEFECT {\n",
+		"		if now.named && isUnknown(err) {\n",
+		"		if now.named && isUnknown(err) && !DEFECT {\n",
 	}},
 	{name: "a waiter keeps its name after a time-out of the client library", strategy: "fair", fault: Pause, patch: patch{
 		"locker", "wait.go",
