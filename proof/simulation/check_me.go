@@ -84,18 +84,16 @@ func (h *History) Unavailable() (key string, longest Span) {
 	return key, longest
 }
 
-// delayed returns the time in which an extension of a holder that was killed while it was cut off is still on
-// the way. It arrives when the process could reach the nodes again, and the lease lasts for a TTL from then.
-func (h *History) delayed(d *Hold) Span {
+// delayed returns the time until an extension takes effect that was under way when its holder was killed. The
+// lease lasts for a TTL from then.
+func (h *History) delayed(d *Hold) (span Span) {
 	died := h.death(d.Client)
-	if b := h.belief(d); b.From <= died && died <= b.To {
-		for _, s := range h.cutOffs(d.Client) {
-			if s.From <= died && died < s.To {
-				return Span{died, s.To}
-			}
+	for _, s := range h.States {
+		if s.At > died && s.Key == d.Key && s.Token == d.Token && s.OK && (s.Op == "ExpireIf" || s.Op == "Renew") {
+			span = Span{died, s.At}
 		}
 	}
-	return Span{}
+	return span
 }
 
 // cutOffs returns when the process could not reach a quorum. A fault that cuts it off from several

@@ -320,26 +320,30 @@ func TestUnavailableIsWhenSomebodyAskedAndNobodyHad(t *testing.T) {
 	}
 }
 
-// What a process has sent before it was killed arrives when the process could be reached again.
-func TestUnavailableBeginsWhenTheConnectionOfTheDeadIsMended(t *testing.T) {
+// What a process has sent before it was killed may take effect later.
+func TestUnavailableBeginsWhenTheLastExtensionOfTheDeadTakesEffect(t *testing.T) {
+	extends := State{At: 70 * ms, Node: 1, Key: "a", Op: "ExpireIf", Token: "c1w1#1", OK: true}
 	for name, c := range map[string]struct {
-		cutOff Stroke
-		want   Span
+		change func(s *State)
+		from   time.Duration
 	}{
-		"it was not cut off":       {Stroke{}, Span{55 * ms, 90 * ms}},
-		"it was cut off later":     {Stroke{At: 56 * ms, Ends: 80 * ms, Client: "c1"}, Span{55 * ms, 90 * ms}},
-		"it was cut off before":    {Stroke{At: 20 * ms, Ends: 54 * ms, Client: "c1"}, Span{55 * ms, 90 * ms}},
-		"it was cut off meanwhile": {Stroke{At: 20 * ms, Ends: 80 * ms, Client: "c1"}, Span{80 * ms, 90 * ms}},
-		"another was cut off":      {Stroke{At: 20 * ms, Ends: 54 * ms, Client: "c2"}, Span{55 * ms, 90 * ms}},
+		"an extension":            {func(*State) {}, 70 * ms},
+		"one before the death":    {func(s *State) { s.At = 54 * ms }, 55 * ms},
+		"one without effect":      {func(s *State) { s.OK = false }, 55 * ms},
+		"one of another attempt":  {func(s *State) { s.Token = "c2w1#1" }, 55 * ms},
+		"one of another key":      {func(s *State) { s.Key = "b" }, 55 * ms},
+		"a release of the holder": {func(s *State) { s.Op = "DeleteIf" }, 55 * ms},
 	} {
 		h := exemplary()
 		h.Holds[0].Unlocking, h.Holds[1].Granted = Never, 90*ms
 		h.Deaths = []Death{{55 * ms, "c1"}}
 		h.Wants[1].Began, h.Wants[1].Ended = 55*ms, 90*ms
-		h.Strokes = []Stroke{c.cutOff}
+		late := extends
+		c.change(&late)
+		h.States = append(h.States, &late)
 		h.settle()
-		if key, got := h.Unavailable(); key != "a" || got != c.want {
-			t.Errorf("%s: %q, %v; want %v", name, key, got, c.want)
+		if key, got := h.Unavailable(); key != "a" || (got != Span{c.from, 90 * ms}) {
+			t.Errorf("%s: %q, %v; want from %v to 90ms", name, key, got, c.from)
 		}
 	}
 }
