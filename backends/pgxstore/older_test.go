@@ -253,6 +253,37 @@ func keepsItsLock(t *testing.T, dsn string) {
 			t.Errorf("%s = %v, %v", what, ok, err)
 		}
 	}
+	other := dial(t, dsn)
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM lockstep.lock WHERE key = 'k' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		_, err := s.ExpireIf(ctx, "k", "token", maxTTL)
+		ended <- err
+	}()
+	for most := 0; ; {
+		select {
+		case err := <-ended:
+			if err == nil || most > 0 {
+				t.Errorf("ExpireIf waits for a row on a connection of the reserve: %d were seen, and %v", most, err)
+			}
+			return
+		default:
+			var n int
+			if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, n)
+		}
+	}
 }
 
 // An old program installs once more after a new one, and does not know of versions. The server

@@ -149,7 +149,12 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 			}
 			if told := postgresqlError(err); told == nil || told.State != "42883" && told.State != "42501" {
 				return err
-			} // else version 1 is installed, which does not have it, or nobody has granted the right to call it since
+			}
+			err = c.Row(ctx, strings.Replace(holderAtOnce, "function", function, 1), args, &outcome)
+			if err == nil && outcome == rowLocked {
+				return errRowLocked{}
+			}
+			return err
 		}
 		return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
 	})
@@ -159,7 +164,14 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 	return outcome == done, outcomeError(outcome)
 }
 
-const rowLocked = -1 // of lockstep.at_once
+// holderAtOnce does what lockstep.at_once does, but for a lock of the whole table, for which it waits. It is for
+// a schema that lacks at_once, and for a role that nobody has granted the right to call it since.
+const (
+	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR NO KEY UPDATE SKIP LOCKED)
+	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1 AND (kind = 3 OR value = $2)) THEN lockstep.function($1,$2,$3) ELSE -1 END
+	FROM set_config('lock_timeout','1ms',true)`
+	rowLocked = -1
+)
 
 // errRowLocked is what the server would say of a row or a table that somebody has locked.
 type errRowLocked struct{}
