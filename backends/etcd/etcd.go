@@ -22,7 +22,7 @@
 // Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, and not
 // after some seconds. The client library asks the members in turn, so one of three calls meets it.
 //
-// The client has one connection to each member. If a call on it ends without an answer, after about a
+// The client has one connection to each member. If it leaves a call without an answer for about a
 // second or more, the next calls for locks go over a connection that the store opens to one member, and
 // closes when the client is answered again. A waiter has its lock about two seconds after the release
 // then. Wake-ups stay on the connection of the client. A waiter that hears none looks by itself, after

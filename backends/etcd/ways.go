@@ -65,6 +65,7 @@ type way struct {
 	conn     *grpc.ClientConn
 	waits    bool // for a member that can't be reached, as the client library does: there is no other one
 	calls    list.List
+	entered  time.Time // calls go over it since
 	answered time.Time // the last time
 	spent    bool      // it has answered, and is silent now
 	refused  time.Time // its member has refused a call, which another one may do
@@ -90,11 +91,18 @@ func newWays(client *clientv3.Client, home string) *ways {
 // goBack lets calls go over the client. What goes over it from now on is judged anew.
 func (w *ways) goBack() {
 	w.first = &way{kv: w.client, lease: w.client, conn: w.client.ActiveConnection(), waits: true}
-	w.now = w.first
+	w.enter(w.first)
 	for _, other := range w.more {
 		other.retire()
 	}
 	clear(w.more)
+}
+
+// enter lets calls go over a way.
+func (w *ways) enter(next *way) {
+	if w.now != next {
+		w.now, next.entered = next, time.Now()
+	}
 }
 
 // follow goes back if the client has other endpoints than when calls left it.
@@ -122,7 +130,7 @@ func (w *ways) begin(ctx context.Context) *call {
 
 // overdue are some calls that have had no answer for so long that the end of their ctx counts: the oldest
 // ones. The others tell it themselves when they end. silent tells that old, the way that they went, has
-// answered none since the first of them began.
+// answered none for as long.
 func (w *ways) overdue(now time.Time) (old *way, all []*call, silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +141,10 @@ func (w *ways) overdue(now time.Time) (old *way, all []*call, silent bool) {
 		}
 		all = append(all, c)
 	}
-	return w.now, all, len(all) > 0 && w.now.answered.Before(all[0].began)
+	if len(all) == 0 {
+		return w.now, nil, false
+	}
+	return w.now, all, min(now.Sub(all[0].began), now.Sub(w.now.answered), now.Sub(w.now.entered)) >= silence
 }
 
 // isOver tells that the caller may have gone on, and has not called end yet.
@@ -201,7 +212,7 @@ func (w *ways) leave(old *way, silent bool) {
 		return
 	}
 	old.spent = silent && !old.answered.IsZero()
-	w.now = w.next(endpoints)
+	w.enter(w.next(endpoints))
 	if old == w.first && w.now != old {
 		w.endpoints = endpoints
 		go w.await(old, len(endpoints))

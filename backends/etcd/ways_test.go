@@ -109,10 +109,25 @@ func TestWhatCountsAsSilent(t *testing.T) {
 		"a member that the client can't reach": {func(w *ways) { answer(w, status.Error(codes.Unavailable, "")) }, false},
 		"a call that goes on, and no other is answered": {func(w *ways) {
 			answer(w, nil)
-			w.now.answered = time.Now().Add(-time.Hour)
+			w.now.entered, w.now.answered = time.Now().Add(-time.Hour), time.Now().Add(-silence)
 			w.begin(t.Context()).began = time.Now().Add(-silence)
 			answer(w, nil)
 		}, true},
+		"a call that goes on, and others were answered until a while ago": {func(w *ways) {
+			w.now.entered, w.now.answered = time.Now().Add(-time.Hour), time.Now().Add(-silence)
+			w.begin(t.Context()).began = time.Now().Add(-2 * silence)
+			answer(w, nil)
+		}, true},
+		"a call that goes on, and others were answered until now": {func(w *ways) {
+			w.now.entered, w.now.answered = time.Now().Add(-time.Hour), time.Now().Add(-silence/2)
+			w.begin(t.Context()).began = time.Now().Add(-2 * silence)
+			answer(w, nil)
+		}, false},
+		"a call that goes on, on a connection that calls go over only now": {func(w *ways) {
+			w.now.entered, w.now.answered = time.Now().Add(-silence/2), time.Now().Add(-time.Hour)
+			w.begin(t.Context()).began = time.Now().Add(-2 * silence)
+			answer(w, nil)
+		}, false},
 		"a short call that goes on": {func(w *ways) {
 			w.begin(t.Context()).began = time.Now().Add(-silence / 2)
 			answer(w, nil)
