@@ -380,8 +380,8 @@ func (r *Report) semiSynchronous(is map[string]string) {
 		none(enabled, "ON, but no replica takes part")
 	case clients == "0" && waits == "OFF": // MariaDB may still call it on; the last finding is about this
 	default:
-		r.find(ProblemReplicas, false, "a lock granted now may be granted again after a failover: find out why no replica answers",
-			"a commit waits for no replica: %s is %s since a time-out", name, status)
+		r.find(ProblemReplicas, false, "a lock granted now may be granted again after a failover: find out whether replicas answer in time, and whether enough are connected",
+			"a commit waits for no replica: %s is %s", name, status)
 	}
 	if ms, err := strconv.Atoi(limit); err == nil && time.Duration(ms)*time.Millisecond < leastPatience {
 		r.find(ProblemReplicas, false, "a lock granted after that may be granted again after a failover: with a longer limit, none is granted while no replica answers",

@@ -157,9 +157,9 @@ func TestFindingsAboutReplicasOfMySQL(t *testing.T) {
 		"not alone":            {1, "enabled=ON status=ON timeout=3600000 wait_no_replica=OFF clients=1", "a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
 		"alone now":            {0, "enabled=ON status=OFF timeout=3600000 wait_no_replica=OFF clients=0", "a commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
 		"alone, waits":         {0, "enabled=ON status=ON timeout=3600000 wait_no_replica=ON clients=0", ""},
-		"too late":             {2, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=1", "a commit waits for no replica: X_status is OFF since a time-out"},
-		"too late, then alone": {0, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=0", "a commit waits for no replica: X_status is OFF since a time-out"},
-		"too late, not for long": {1, "enabled=ON status=OFF timeout=10000 wait_no_replica=OFF clients=1", "a commit waits for no replica: X_status is OFF since a time-out\n" +
+		"too late":             {2, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=1", "a commit waits for no replica: X_status is OFF"},
+		"too late, then alone": {0, "enabled=ON status=OFF timeout=3600000 wait_no_replica=ON clients=0", "a commit waits for no replica: X_status is OFF"},
+		"too late, not for long": {1, "enabled=ON status=OFF timeout=10000 wait_no_replica=OFF clients=1", "a commit waits for no replica: X_status is OFF\n" +
 			"a commit waits for a replica for 10s: X_timeout is 10000\na commit waits for nobody once no replica is connected: X_wait_no_replica is OFF"},
 	} {
 		for server, named := range map[string]*strings.Replacer{

@@ -155,7 +155,7 @@ func TestCheckOfMariaDBTellsHowLongACommitWaitsForAReplica(t *testing.T) {
 	db.set("source_wait_no_replica", 1)
 	db.set("source_timeout", 1)
 	db.exec("CREATE TABLE late (id INT)")
-	found("source_timeout", 1, db.variable("source_status")+" is OFF since a time-out", "a commit waits for a replica for 1ms")
+	found("source_timeout", 1, db.variable("source_status")+" is OFF", "a commit waits for a replica for 1ms")
 	db.set("source_timeout", hour)
 	p.replica.Resume()
 	p.keepsUp()

@@ -58,7 +58,7 @@ func TestRemediesOfMySQLNameTheVariablesOfTheServer(t *testing.T) {
 		none + "the plugin rpl_semi_sync_source is not installed":                                             "INSTALL PLUGIN rpl_semi_sync_source",
 		none + "rpl_semi_sync_source_enabled is ON, but no replica takes part":                                "SET GLOBAL rpl_semi_sync_replica_enabled = ON",
 		none + "rpl_semi_sync_master_enabled is ON, but no replica takes part":                                "SET GLOBAL rpl_semi_sync_slave_enabled = ON",
-		"a commit waits for no replica: rpl_semi_sync_source_status is OFF since a time-out":                  "on each replica mysql -e \"SHOW REPLICA STATUS\\G\"",
+		"a commit waits for no replica: rpl_semi_sync_source_status is OFF":                                   "on each replica mysql -e \"SHOW REPLICA STATUS\\G\"",
 		"a commit waits for a replica for 10s: rpl_semi_sync_source_timeout is 10000":                         "SET GLOBAL rpl_semi_sync_source_timeout = 3600000",
 		"a commit waits for nobody once no replica is connected: rpl_semi_sync_source_wait_no_replica is OFF": "SET GLOBAL rpl_semi_sync_source_wait_no_replica = ON",
 	} {
