@@ -86,9 +86,10 @@ func (all relays) open() (n int) {
 func meet(t *testing.T, store *etcd.Store) {
 	t.Helper()
 	for range 9 {
-		if _, err := store.Inspect(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "a member answers", func() bool {
+			_, err := store.Inspect(t.Context(), "k")
+			return err == nil
+		})
 	}
 }
 

@@ -77,8 +77,14 @@ func StartWithMovableClocks(tb testing.TB, members int, flags ...string) *Cluste
 	return start(tb, goclock.Build(tb, dir, "build", tool), members, flags)
 }
 
+// starting is full while two clusters start: many at once, as when the tests of a package begin, leave no
+// time to those that run.
+var starting = make(chan struct{}, 2)
+
 func start(tb testing.TB, program string, members int, flags []string) *Cluster {
 	tb.Helper()
+	starting <- struct{}{}
+	defer func() { <-starting }()
 	c := &Cluster{tb: tb, program: program, flags: flags}
 	for range members {
 		c.prepare()

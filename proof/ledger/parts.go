@@ -97,7 +97,8 @@ var Runs = map[Run][]Part{
 			{Flags: racing + "-p 3", Skip: killed, Except: "proof/campaign proof/simulation proof/release proof/repository"},
 			{Flags: uncached + "-p 1", Packages: lookAtTheTree, Skip: released},
 		}},
-		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: racing, Skip: large}}},
+		// etcd is busy also if nobody calls it.
+		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: cached + "-race -parallel 6 -timeout 20m ", Skip: large}}},
 		{Name: "pgx", Tests: []Tests{{Module: "backends/pgxstore", Flags: racing, Skip: large}}},
 		{Name: "nats", Tests: []Tests{{Module: "backends/natsstore", Flags: racing, Skip: large}}},
 		{Name: "apart", Tests: []Tests{
