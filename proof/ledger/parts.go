@@ -41,8 +41,8 @@ type Tests struct {
 // a debugger reads, a third of the time to link.
 const (
 	cached   = "-vet=off -trimpath -ldflags=-w " // golangci-lint has the analyzers of go vet
-	racing   = cached + "-race -parallel 16 -timeout 20m "
-	uncached = "-vet=off -shuffle=on -timeout 20m " // packages that look at files of other modules
+	racing   = cached + "-race -parallel 16 -timeout 60m "
+	uncached = "-vet=off -shuffle=on -timeout 60m " // packages that look at files of other modules
 	full     = "-vet=off -race -shuffle=on -parallel 16 -timeout 115m "
 	plain    = "-vet=off -shuffle=on -timeout 115m "
 )
@@ -98,7 +98,7 @@ var Runs = map[Run][]Part{
 			{Flags: uncached + "-p 1", Packages: lookAtTheTree, Skip: released},
 		}},
 		// etcd is busy also if nobody calls it.
-		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: cached + "-race -parallel 6 -timeout 20m ", Skip: large}}},
+		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: cached + "-race -parallel 6 -timeout 60m ", Skip: large}}},
 		{Name: "pgx", Tests: []Tests{{Module: "backends/pgxstore", Flags: racing, Skip: large}}},
 		{Name: "nats", Tests: []Tests{{Module: "backends/natsstore", Flags: racing, Skip: large}}},
 		{Name: "apart", Tests: []Tests{
@@ -118,12 +118,12 @@ var Runs = map[Run][]Part{
 			{Module: "backends/rueidisstore", Flags: cached, Packages: ".", Run: rueidis},
 		}},
 		{Name: "command", Tests: []Tests{
-			{Module: "cmd/lockstep", Flags: cached + "-parallel 8 -timeout 20m ", Packages: ".", Skip: foreign},
+			{Module: "cmd/lockstep", Flags: cached + "-parallel 8 -timeout 60m ", Packages: ".", Skip: foreign},
 			{Module: "cmd/lockstep", Flags: uncached, Packages: ".", Run: foreign},
 			{Module: "cmd/lockstep", Flags: uncached, Packages: "./command ./stores"},
 		}},
 		{Name: "bench", Tests: []Tests{
-			{Module: "bench", Flags: cached + "-timeout 20m ", Packages: benchCached, Skip: foreign + "|" + measured},
+			{Module: "bench", Flags: cached + "-timeout 60m ", Packages: benchCached, Skip: foreign + "|" + measured},
 			{Module: "bench", Flags: uncached, Packages: benchCached, Run: foreign},
 			{Module: "bench", Flags: uncached, Packages: "./observe ./regress ./stores", Skip: measured},
 		}},

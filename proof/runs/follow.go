@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -96,6 +97,9 @@ func (f *follower) handle(e event) error {
 		p.print(e.Output)
 	case "pass", "fail", "skip":
 		delete(p.running, name)
+		if e.Action == "fail" && e.Test == "" {
+			p.print(f.unended(e.Package))
+		}
 		switch {
 		case e.Action == "fail", slices.Contains(f.printed[name], raceReport):
 			p.print(strings.Join(f.printed[name], ""))
@@ -118,6 +122,18 @@ func (f *follower) handle(e event) error {
 		p.show()
 	}
 	return nil
+}
+
+// unended returns what the tests of a package have printed that did not end, and forgets it. go test gives the
+// panic of a package whose time is over to one of them.
+func (f *follower) unended(pkg string) (text string) {
+	for _, name := range slices.Sorted(maps.Keys(f.printed)) {
+		if strings.HasPrefix(name, pkg+".Test") {
+			text += strings.Join(f.printed[name], "")
+			delete(f.printed, name)
+		}
+	}
+	return text
 }
 
 // lastOf returns the line in which go test says how a package has ended.

@@ -73,6 +73,24 @@ func TestProgressCountsWhatHasEndedAndWhatRuns(t *testing.T) {
 	}
 }
 
+// When the time of a package is over, none of its tests that run has an end.
+func TestThePanicOfAPackageWhoseTimeIsOverIsShown(t *testing.T) {
+	shown, _, _, err := followed(t,
+		`{"Action":"run","Package":"p","Test":"TestA"}`,
+		`{"Action":"output","Package":"p","Test":"TestA","Output":"panic: test timed out after 20m0s\n"}`,
+		`{"Action":"run","Package":"p","Test":"TestB"}`,
+		`{"Action":"output","Package":"p","Test":"TestB","Output":"it has passed\n"}`,
+		`{"Action":"pass","Package":"p","Test":"TestB"}`,
+		`{"Action":"run","Package":"pq","Test":"TestC"}`,
+		`{"Action":"output","Package":"pq","Test":"TestC","Output":"it runs\n"}`,
+		`{"Action":"output","Package":"p","Output":"FAIL p 1200s\n"}`,
+		`{"Action":"fail","Package":"p"}`,
+	)
+	if want := "panic: test timed out after 20m0s\nFAIL p 1200s\n"; err != nil || !strings.Contains(shown, want) || strings.Contains(shown, "passed\n") || strings.Contains(shown, "runs\n") {
+		t.Errorf("%v: %q; want %q", err, shown, want)
+	}
+}
+
 func TestWhatATestHasCountedIsKeptWithTheName(t *testing.T) {
 	_, p, table, err := followed(t, reported(t, aCell),
 		`{"Action":"attr","Package":"p","Test":"TestCuts/always","Key":"figures","Value":"50 cuts took 7 | 8 bytes"}`)
