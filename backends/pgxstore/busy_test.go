@@ -96,7 +96,7 @@ func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) { areNotLost(t, ttl, over) })
+			trial.WhileBusy(t, 5*time.Second, func(t testing.TB, ttl time.Duration) { areNotLost(t, ttl, over) })
 		})
 	}
 }
@@ -167,7 +167,7 @@ func areNotLost(t testing.TB, ttl time.Duration, over func(t testing.TB, dsn str
 func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 	const connections, kept = 62, 2
 	t.Run("pgx", func(t *testing.T) {
-		trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) {
+		trial.WhileBusy(t, 5*time.Second, func(t testing.TB, ttl time.Duration) {
 			holdsUpNoOther(t, ttl, connections, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
 				pool := application(t, dsn, connections)
 				return pgxstore.New(pool), func() (sqlstore.Executor, func() error, error) {
@@ -183,7 +183,7 @@ func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 		})
 	})
 	t.Run("database/sql", func(t *testing.T) {
-		trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) {
+		trial.WhileBusy(t, 5*time.Second, func(t testing.TB, ttl time.Duration) {
 			holdsUpNoOther(t, ttl, connections-kept, func(dsn string) (*sqlstore.PostgreSQL, func() (sqlstore.Executor, func() error, error)) {
 				db, err := sql.Open("pgx", dsn)
 				if err != nil {

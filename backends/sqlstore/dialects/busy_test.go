@@ -33,7 +33,7 @@ func hog(t testing.TB, db *sql.DB) (end func()) {
 // In full size the pool is used up for a minute.
 func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
 	both(t, func(t *testing.T, d dialect) {
-		trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) { areNotLost(t, d, ttl) })
+		trial.WhileBusy(t, 5*time.Second, func(t testing.TB, ttl time.Duration) { areNotLost(t, d, ttl) })
 	})
 }
 
