@@ -96,12 +96,12 @@ func TestNoFieldOfARequestOrALeaseIsHidden(t *testing.T) {
 func TestARequestAndALeaseAreFacts(t *testing.T) {
 	copies := func(next locker.Locker) locker.Locker { return remade{next} }
 	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
-		begun, ended := 0, 0
+		var begun, ended atomic.Int32 // a hook of the holder and one of the waiter may run at once
 		follow := func(next locker.Locker) locker.Locker {
 			return follower{next, func(call contract.Call) {
 				call.OnHold(func(ctx context.Context, _ contract.Lease) (context.Context, func(time.Time, error)) {
-					begun++
-					return ctx, func(time.Time, error) { ended++ }
+					begun.Add(1)
+					return ctx, func(time.Time, error) { ended.Add(1) }
 				})
 			}}
 		}
@@ -123,8 +123,8 @@ func TestARequestAndALeaseAreFacts(t *testing.T) {
 			t.Error("the lease was not handed over")
 		}
 		mustUnlock(t, l)
-		if begun != 3 || ended != 3 { // the inner hook sees an attempt, and none is made for the second hold
-			t.Errorf("%d holds begun, %d ended; want 3 by two middlewares, of which one sees attempts", begun, ended)
+		if begun.Load() != 3 || ended.Load() != 3 { // the inner hook sees an attempt, and none is made for the second hold
+			t.Errorf("%d holds begun, %d ended; want 3 by two middlewares, of which one sees attempts", begun.Load(), ended.Load())
 		}
 	})
 }

@@ -179,7 +179,7 @@ func lateReply(t *testing.T, h Harness) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	store := h.store(t, Server{Addr: proxy.Addr(), Ends: true})
 	acquire(t, store, "held")
-	faults := []redistest.Rule{{Fault: redistest.DelayReply, Delay: 100 * time.Millisecond, Commands: []string{"SET"}}}
+	faults := []redistest.Rule{{Fault: redistest.DelayReply, Delay: 500 * time.Millisecond, Commands: []string{"SET"}}}
 	if !h.Shares {
 		faults = append(faults, redistest.Rule{Fault: redistest.LoseReply, Commands: []string{"SET"}})
 	}
