@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/printed"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // Report is what a cluster says of itself that matters to locks.

@@ -142,21 +142,17 @@ func (s *PostgreSQL) grant(
 func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, args ...any) (bool, error) {
 	var outcome int64
 	err := s.own.holder(ctx, first, func(ctx context.Context, c Conn, kept bool) error {
-		if kept {
-			err := c.Row(ctx, "SELECT outcome FROM lockstep.at_once('"+function+"',$1,$2,$3)", args, &outcome)
-			if err == nil && outcome == rowLocked {
-				return errRowLocked{}
-			}
-			if told := postgresqlError(err); told == nil || told.State != "42883" && told.State != "42501" {
-				return err
-			}
-			err = c.Row(ctx, strings.Replace(holderAtOnce, "function", function, 1), args, &outcome)
-			if err == nil && outcome == rowLocked {
-				return errRowLocked{}
-			}
-			return err
+		if !kept {
+			return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
 		}
-		return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
+		err := c.Row(ctx, "SELECT outcome FROM lockstep.at_once('"+function+"',$1,$2,$3)", args, &outcome)
+		if told := postgresqlError(err); told != nil && (told.State == "42883" || told.State == "42501") {
+			err = c.Row(ctx, strings.Replace(holderAtOnce, "function", function, 1), args, &outcome)
+		}
+		if err == nil && outcome == rowLocked {
+			return errRowLocked{}
+		}
+		return err
 	})
 	if err != nil {
 		return false, s.explain(ctx, err)

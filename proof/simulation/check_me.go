@@ -88,6 +88,9 @@ func (h *History) Unavailable() (key string, longest Span) {
 // lease lasts for a TTL from then.
 func (h *History) delayed(d *Hold) (span Span) {
 	died := h.death(d.Client)
+	if died == Never {
+		return span
+	}
 	for _, s := range h.States {
 		if s.At > died && s.Key == d.Key && s.Token == d.Token && s.OK && (s.Op == "ExpireIf" || s.Op == "Renew") {
 			span = Span{died, s.At}
