@@ -41,10 +41,17 @@ func dial(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
+// patient is for a call that gives up after 10 s without a deadline: a busy machine, or a slow disk, needs more.
+func patient(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func install(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	pool := dial(t, dsn)
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	return pool

@@ -288,7 +288,7 @@ func TestErrorsTellTheirClass(t *testing.T) {
 	}
 	_, err := store.SetNX(t.Context(), "k", "token", time.Second)
 	want("without Install", err, true, false)
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	outside{t, pool}.exec("CREATE ROLE guest LOGIN")

@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, r.Findings, "install")
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	if r, err = pgxstore.New(pool).Check(t.Context()); err != nil || !r.Wakes || r.Role != "master" {

@@ -143,7 +143,7 @@ func TestAHookOfThePoolHoldsUpNoTestOfIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	hooked.Store(true)

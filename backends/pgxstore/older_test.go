@@ -108,7 +108,7 @@ const (
 // this version.
 func TestTheStatementsOfAnOlderProgramWorkAfterAnInstall(t *testing.T) {
 	pool := older(t)
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	olderProgramWorks(t, pool)
@@ -198,7 +198,7 @@ func keepTheirPositions(t testing.TB) {
 		t.Fatal(err)
 	}
 	stands("before Install")
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	stands("after Install")
@@ -290,7 +290,7 @@ func keepsItsLock(t *testing.T, dsn string) {
 // refuses that, so nothing is changed: see tell in queue.sql.
 func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {
 	pool := older(t)
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	s := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
@@ -302,7 +302,7 @@ func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {
 	if r, err := s.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
 		t.Errorf("Check = %v, %v; want nothing changed", r, err)
 	}
-	if err := pgxstore.Install(t.Context(), pool); err != nil {
+	if err := pgxstore.Install(patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := s.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {

@@ -394,7 +394,7 @@ func TestAnOlderInstallationIsUpgradedWhileLocksAreHeld(t *testing.T) {
 		}()
 	}
 	for range 3 {
-		if err := pgxstore.Install(t.Context(), pool); err != nil {
+		if err := pgxstore.Install(patient(t), pool); err != nil {
 			t.Error(err)
 		}
 	}
@@ -447,7 +447,7 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	}
 	errs := make(chan error, 4)
 	for range cap(errs) {
-		go func() { errs <- pgxstore.Install(t.Context(), pool) }()
+		go func() { errs <- pgxstore.Install(patient(t), pool) }()
 	}
 	waiting := func() bool {
 		var n int
