@@ -141,7 +141,8 @@ func TestRequestsWithLittleTimeFindTheSecondConnection(t *testing.T) {
 	})
 }
 
-// A stream without a leader answers nothing, and the connection does.
+// A stream without a leader answers nothing, and the connection does. On a machine where the answer of
+// the connection took long, a second connection is right: such a round shows nothing, and is repeated.
 func TestAConnectionThatAnswersIsNotSilent(t *testing.T) {
 	t.Parallel()
 	s := run(t, func(o *server.Options) { o.JetStream = false })
@@ -150,16 +151,53 @@ func TestAConnectionThatAnswersIsNotSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := natsstore.New(conn)
-	for range 3 {
+	for good, rounds := 0, 0; good < 3; rounds++ {
+		before, slowest := connections(t, s), roundTrips(conn)
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		if _, err := store.SetNX(ctx, "key", "token", 20*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("SetNX = %v", err)
 		}
 		cancel()
-		if stats, err := s.Varz(nil); err != nil || stats.TotalConnections != 1 {
-			t.Fatalf("%d connections, %v; want one", stats.TotalConnections, err)
+		took, opened := slowest(), connections(t, s)-before
+		switch {
+		case opened == 0:
+			good++
+		case took < 100*time.Millisecond || rounds == 20:
+			t.Fatalf("%d connections opened, and each answer came within %v; want none", opened, took)
+		default:
+			t.Logf("%d connections opened, with an answer after %v", opened, took)
 		}
 	}
+}
+
+// connections counts all that were ever opened.
+func connections(t *testing.T, s *server.Server) uint64 {
+	t.Helper()
+	stats, err := s.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stats.TotalConnections
+}
+
+// roundTrips asks conn for answers until slowest, which returns how long one took at most.
+func roundTrips(conn *nats.Conn) (slowest func() time.Duration) {
+	stop, most := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		var longest time.Duration
+		for {
+			began := time.Now()
+			_, _ = conn.RTT()
+			longest = max(longest, time.Since(began))
+			select {
+			case <-stop:
+				most <- longest
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-most }
 }
 
 // holding makes connections of which the first can be held up: what the client writes stays in the network.

@@ -53,11 +53,6 @@ func TestWordsOfErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			to := c.addr
-			var proxy *silent.Proxy
-			if c.silent {
-				proxy = silent.Before(t, to)
-				to = proxy.Addr()
-			}
 			connect := func() *nats.Conn {
 				return dial(t, url(c.user, to), nats.RetryOnFailedConnect(true), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))
 			}
@@ -84,7 +79,9 @@ func TestWordsOfErrors(t *testing.T) {
 				if c.limit < 0 {
 					cancel()
 				}
-				if c.silent { // each call has a connection of its own, as the store would use another one
+				if c.silent { // each call has a proxy of its own, as other connections send PINGs
+					proxy := silent.Before(t, c.addr)
+					to = proxy.Addr()
 					conn = connect()
 					store = natsstore.New(conn)
 					eventually(t, "the connection is there", conn.IsConnected)
