@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 type node struct {
@@ -99,7 +100,7 @@ func TestNodesAreAskedAtOnceAndWithTheCtx(t *testing.T) {
 		}
 		close(all)
 	}()
-	if err := backends.CheckNodes(t.Context(), nodes...); err != nil {
+	if err := backends.CheckNodes(trial.Patient(t), nodes...); err != nil {
 		t.Errorf("CheckNodes = %v", err)
 	}
 

@@ -11,11 +11,12 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 func check(t *testing.T, client *clientv3.Client) etcd.Report {
 	t.Helper()
-	r, err := etcd.New(client).Check(t.Context())
+	r, err := etcd.New(client).Check(trial.Patient(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestCheckFindsAClusterWithinAnother(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 	}
-	r, err := store.Check(t.Context())
+	r, err := store.Check(trial.Patient(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestCheckFindsAClusterWithinAnother(t *testing.T) {
 func TestMembersOfAClusterAreOneNode(t *testing.T) {
 	c := etcdtest.Start(t, 3, etcdtest.Fast)
 	_, apart := one(t)
-	err := backends.CheckNodes(t.Context(), etcd.New(dial(t, c.Endpoints()[:1])), etcd.New(dial(t, c.Endpoints()[1:2])), etcd.New(apart))
+	err := backends.CheckNodes(trial.Patient(t), etcd.New(dial(t, c.Endpoints()[:1])), etcd.New(dial(t, c.Endpoints()[1:2])), etcd.New(apart))
 	nodes, ok := err.(*backends.NodesError)
 	if !ok || !slices.Equal(nodes.Same, [][2]int{{0, 1}}) || len(nodes.Followers)+len(nodes.Unreachable) > 0 {
 		t.Errorf("CheckNodes = %v; want the first two the same", err)
@@ -108,7 +109,7 @@ func TestCheckSaysWhatItWasNotShown(t *testing.T) {
 		t.Errorf("Report = %+v; want the version of the member of the client", r)
 	}
 	p.set(func(string, func() error) error { return rpctypes.ErrGRPCPermissionDenied })
-	if r, err := etcd.New(client).Check(t.Context()); err == nil {
+	if r, err := etcd.New(client).Check(trial.Patient(t)); err == nil {
 		t.Errorf("Check = %v of a cluster that shows nothing; want an error", r)
 	}
 }

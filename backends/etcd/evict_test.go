@@ -9,17 +9,18 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // evict ends the only hold of a key, and returns the lease of what closes the key.
 func evict(t *testing.T, client *clientv3.Client, key string) clientv3.LeaseID {
 	t.Helper()
 	store := etcd.New(client)
-	state, err := store.Inspect(t.Context(), key)
+	state, err := store.Inspect(trial.Patient(t), key)
 	if err != nil || len(state.Holds) != 1 {
 		t.Fatalf("Inspect = %+v, %v; want one hold", state, err)
 	}
-	if ok, err := store.Evict(t.Context(), key, state.Holds[0].Print, backends.Eviction{}); err != nil || !ok {
+	if ok, err := store.Evict(trial.Patient(t), key, state.Holds[0].Print, backends.Eviction{}); err != nil || !ok {
 		t.Fatalf("Evict = %v, %v", ok, err)
 	}
 	return leaseOf(t, client, key)
@@ -132,13 +133,13 @@ func TestListOfAStoreWithoutAPrefix(t *testing.T) {
 			t.Fatal(r, err)
 		}
 	}
-	_, err := store.List(t.Context(), "", "", 10)
+	_, err := store.List(trial.Patient(t), "", "", 10)
 	wantClass(t, "List of an empty prefix", err, true, false)
-	_, err = etcd.New(client).List(t.Context(), "", "not hex", 10)
+	_, err = etcd.New(client).List(trial.Patient(t), "", "not hex", 10)
 	wantClass(t, "List after what is no Next", err, true, false)
 	told := map[string]int{}
 	for after := ""; ; {
-		page, err := store.List(t.Context(), "k", after, 1)
+		page, err := store.List(trial.Patient(t), "k", after, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/locker/election"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
@@ -127,9 +128,9 @@ func TestAHoldThatNoStoreHasWrittenIsOfAnotherTypeToEachCall(t *testing.T) {
 			_, err := store.Enter(t.Context(), "k", "other", 10*time.Second, backends.Admission{})
 			return err
 		},
-		"Inspect": func() error { _, err := store.Inspect(t.Context(), "k"); return err },
+		"Inspect": func() error { _, err := store.Inspect(trial.Patient(t), "k"); return err },
 		"Evict": func() error {
-			_, err := store.Evict(t.Context(), "k", backends.PrintOf("token"), backends.Eviction{})
+			_, err := store.Evict(trial.Patient(t), "k", backends.PrintOf("token"), backends.Eviction{})
 			return err
 		},
 	} {
@@ -177,7 +178,7 @@ func TestAnElectionGoesOnWithTheNextCandidate(t *testing.T) {
 		})
 	}
 	first := <-led
-	if seen, err := etcd.New(client).Inspect(t.Context(), "leader"); err != nil || seen.Holding != 1 || seen.Fence != first.number {
+	if seen, err := etcd.New(client).Inspect(trial.Patient(t), "leader"); err != nil || seen.Holding != 1 || seen.Fence != first.number {
 		t.Errorf("Inspect = %+v, %v; want the number %d", seen, err, first.number)
 	}
 	stops[first.who]()

@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -26,7 +27,7 @@ func problems(r redisstore.Report) string {
 
 func check(t *testing.T, o *client.Options, opts ...redisstore.Option) redisstore.Report {
 	t.Helper()
-	r, err := goredis.New(dial(t, o), opts...).Check(t.Context())
+	r, err := goredis.New(dial(t, o), opts...).Check(trial.Patient(t))
 	if err != nil {
 		t.Fatalf("Check = %v", err)
 	}

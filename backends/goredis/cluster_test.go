@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -115,7 +116,7 @@ func TestListFindsTheKeysOfAllServersOfACluster(t *testing.T) {
 	for prefix, want := range map[string]int{"lock": many, "{tag}": many, "moved-": 3, "": 2*many + 3} {
 		found, pages := map[string]int{}, 0
 		for after := ""; pages == 0 || after != ""; pages++ {
-			page, err := store.List(t.Context(), prefix, after, backends.MaxPage)
+			page, err := store.List(trial.Patient(t), prefix, after, backends.MaxPage)
 			if err != nil {
 				t.Fatal(err)
 			}

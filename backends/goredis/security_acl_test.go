@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/drivertest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
 )
@@ -369,7 +370,7 @@ func TestACLOfInspect(t *testing.T) {
 	inspect := func() error {
 		store := goredis.New(dial(t, s.as("inspect")), app)
 		for _, key := range []string{"text", "shared"} {
-			if state, err := store.Inspect(t.Context(), key); err != nil || state.Holding != 1 {
+			if state, err := store.Inspect(trial.Patient(t), key); err != nil || state.Holding != 1 {
 				return fmt.Errorf("Inspect of %q = %+v, %w", key, state, err)
 			}
 		}
@@ -398,7 +399,7 @@ func TestACLOfList(t *testing.T) {
 		t.Fatalf("Enter = %+v, %v", r, err)
 	}
 	list := func() error {
-		page, err := goredis.New(dial(t, s.as("list")), app).List(t.Context(), "", "", backends.MaxPage)
+		page, err := goredis.New(dial(t, s.as("list")), app).List(trial.Patient(t), "", "", backends.MaxPage)
 		if err == nil && len(page.Keys) != 2 {
 			t.Errorf("List = %+v", page)
 		}
@@ -453,11 +454,11 @@ func TestACLOfEvict(t *testing.T) {
 		if shared { // a hold that has ended, to be removed
 			s.do("ZADD", "app:"+key, "200000000000", "ended")
 		}
-		state, err := holder.Inspect(t.Context(), key)
+		state, err := holder.Inspect(trial.Patient(t), key)
 		if err != nil || len(state.Holds) != 1 {
 			t.Fatalf("Inspect = %+v, %v", state, err)
 		}
-		ok, err := goredis.New(dial(t, s.as("evict")), app).Evict(t.Context(), key, state.Holds[0].Print, e)
+		ok, err := goredis.New(dial(t, s.as("evict")), app).Evict(trial.Patient(t), key, state.Holds[0].Print, e)
 		switch {
 		case err == nil && !ok:
 			t.Error("Evict = false")

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/go-redis/v9"
 )
@@ -179,7 +180,7 @@ func TestAWrongPasswordIsToldOfAPipelineToo(t *testing.T) {
 	server.Do("ACL", "SETUSER", "u", "on", ">right", "~*", "&*", "+@all")
 	server.Do("SET", "a lock", "value", "PX", "60000")
 	store := goredis.New(dial(t, &client.Options{Addr: server.Addr(), Username: "u", Password: "wrong"}))
-	if _, err := store.List(t.Context(), "a", "", 10); !isPermanent(err, "WRONGPASS") {
+	if _, err := store.List(trial.Patient(t), "a", "", 10); !isPermanent(err, "WRONGPASS") {
 		t.Errorf("List: %v", err)
 	}
 }

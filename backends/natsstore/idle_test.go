@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -22,7 +23,7 @@ import (
 func TestAnIdleConnectionThatWasForgottenFailsNoLock(t *testing.T) {
 	t.Parallel()
 	server := run(t)
-	if err := natsstore.New(dial(t, server.ClientURL())).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, server.ClientURL())).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	silent.Forgets(t, server.Addr().String(), silent.Untested, func(t *testing.T, addr string) backends.Store {
@@ -37,7 +38,7 @@ func TestAConnectionWithTLSThatTheServerHasClosedFailsNoLock(t *testing.T) {
 	server := run(t, func(o *server.Options) { o.TLSConfig, o.TLSTimeout = config, patience.Seconds() })
 	conn := dial(t, server.ClientURL(), nats.Secure(roots))
 	store := natsstore.New(conn)
-	if err := store.Install(t.Context(), 1); err != nil {
+	if err := store.Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	silent.Closes(t, store, func() {
@@ -62,7 +63,7 @@ func TestAConnectionWithTLSThatTheServerHasClosedFailsNoLock(t *testing.T) {
 func TestAConnectionWithAGrantOnItsWayIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	server := run(t)
-	if err := natsstore.New(dial(t, server.ClientURL())).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, server.ClientURL())).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	relay := redistest.NewRelay(t, server.Addr().String())
@@ -95,7 +96,7 @@ func TestAConnectionOnWhichMessagesComeIsKept(t *testing.T) {
 	t.Parallel()
 	server := run(t)
 	direct := dial(t, server.ClientURL())
-	if err := natsstore.New(direct).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(direct).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	wire := new(withoutPong)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/natsstore"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
@@ -45,7 +46,7 @@ func TestListReadsFurtherAnswers(t *testing.T) {
 	answer("STREAM.MSG.GET", func(map[string]any) any {
 		return map[string]any{"message": map[string]any{"seq": 1, "data": []byte("=by an operator"), "time": time.Now()}}
 	})
-	page, err := natsstore.New(conn).List(t.Context(), "k", "", backends.MaxPage)
+	page, err := natsstore.New(conn).List(trial.Patient(t), "k", "", backends.MaxPage)
 	if err != nil || len(page.Keys) != keys || page.Next != "" {
 		t.Errorf("List = %+v, %v; want %d keys", page, err, keys)
 	}
@@ -64,7 +65,7 @@ func TestListTellsKeysAndNoSubjects(t *testing.T) {
 	for _, key := range []string{want, "a\x00b"} {
 		grant(t, store, key, "token", 20*time.Second)
 	}
-	page, err := store.List(t.Context(), "", "", 10)
+	page, err := store.List(trial.Patient(t), "", "", 10)
 	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != want {
 		t.Errorf("List = %+v, %v; want %q alone", page, err, want)
 	}
@@ -79,7 +80,7 @@ func TestEvictMeetsRenewals(t *testing.T) {
 		key, token := fmt.Sprint("k", round), rand.Text()
 		granted := time.Now()
 		grant(t, store, key, token, ttl)
-		state, err := store.Inspect(t.Context(), key)
+		state, err := store.Inspect(trial.Patient(t), key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func TestEvictMeetsRenewals(t *testing.T) {
 			}
 			last <- began
 		}()
-		if ok, err := natsstore.New(conn).Evict(t.Context(), key, state.Holds[0].Print, backends.Eviction{}); err != nil || !ok {
+		if ok, err := natsstore.New(conn).Evict(trial.Patient(t), key, state.Holds[0].Print, backends.Eviction{}); err != nil || !ok {
 			t.Fatalf("Evict = %v, %v", ok, err)
 		}
 		until := (<-last).Add(ttl)

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -41,7 +42,7 @@ func named(t *testing.T, s *server.Server, name string) (n int) {
 func silently(t *testing.T, opts ...nats.Option) (*natsstore.Store, *nats.Conn, *server.Server, *redistest.Proxy) {
 	t.Helper()
 	s := run(t, func(o *server.Options) { o.Username, o.Password = "ann", "sesame" })
-	if err := natsstore.New(dial(t, "nats://ann:sesame@"+s.Addr().String())).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, "nats://ann:sesame@"+s.Addr().String())).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	relay := redistest.NewRelay(t, s.Addr().String())
@@ -87,7 +88,7 @@ func TestRequestsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
 	}
 	relay.CutAll() // the client library makes the first one again; the second one is cut, too
 	eventually(t, "there is no second connection", func() bool {
-		_, err := store.Inspect(t.Context(), "b")
+		_, err := store.Inspect(trial.Patient(t), "b")
 		return err == nil && named(t, s, "app lockstep") == 0 && named(t, s, "app") == 1
 	})
 	grant(t, store, "b", "token", 20*time.Second)
@@ -102,7 +103,7 @@ func TestTheSecondConnectionHasTheTLSAndTheServersOfTheFirst(t *testing.T) {
 		o.TLSConfig, o.TLSTimeout, o.Username, o.Password = config, patience.Seconds(), "ann", "sesame"
 	})
 	direct := "tls://ann:sesame@" + s.Addr().String()
-	if err := natsstore.New(dial(t, direct, nats.Secure(roots))).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, direct, nats.Secure(roots))).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	relay := redistest.NewRelay(t, s.Addr().String())
@@ -268,7 +269,7 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	t.Parallel()
 	s, wire := run(t), new(holding)
 	direct := dial(t, s.ClientURL())
-	if err := natsstore.New(direct).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(direct).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
@@ -307,7 +308,7 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 		t.Fatal("the late grant did not come: the scene was not played")
 	}
 	for arrived := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		state, err := natsstore.New(direct).Inspect(t.Context(), "key")
+		state, err := natsstore.New(direct).Inspect(trial.Patient(t), "key")
 		if err == nil && state.Holding == 0 {
 			return
 		}
@@ -321,7 +322,7 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 func TestAUserWhoMayNotConnectAgain(t *testing.T) {
 	t.Parallel()
 	s, wire := run(t), &holding{alone: true}
-	if err := natsstore.New(dial(t, s.ClientURL())).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, s.ClientURL())).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire)))

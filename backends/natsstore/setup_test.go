@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/natsstore"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,7 +35,7 @@ func TestManyProgramsMayInstallAtOnce(t *testing.T) {
 		conn := dial(t, url)
 		all.Go(func() {
 			for range 3 {
-				if err := natsstore.New(conn).Install(t.Context(), 1); err != nil {
+				if err := natsstore.New(conn).Install(trial.Patient(t), 1); err != nil {
 					t.Error(err)
 				}
 			}
@@ -56,7 +57,7 @@ func TestNumbersRiseWhenTheStreamIsMadeAgain(t *testing.T) {
 		if err := newOutside(t, conn).js.DeleteStream(t.Context(), "LOCKSTEP"); err != nil {
 			t.Fatal(err)
 		}
-		again(t, func() error { return store.Install(t.Context(), 1) })
+		again(t, func() error { return store.Install(trial.Patient(t), 1) })
 	}
 }
 
@@ -113,11 +114,11 @@ func TestInstallAndCheckRefuseAStreamThatIsNotFitForLocks(t *testing.T) {
 				return err
 			})
 			defer js.DeleteStream(context.Background(), c.Name)
-			report, err := store.Check(t.Context())
+			report, err := store.Check(trial.Patient(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			failed := store.Install(t.Context(), 1)
+			failed := store.Install(trial.Patient(t), 1)
 			if says == "" {
 				if failed != nil || report.Err() != nil {
 					t.Errorf("Install: %v; Check: %v", failed, report)
@@ -138,14 +139,14 @@ func TestInstallRefusesReplicasThatItDoesNotGet(t *testing.T) {
 	conn := dial(t, run(t).ClientURL())
 	store := natsstore.New(conn)
 	for _, replicas := range []int{-1, 0, 3, 6} {
-		if err := store.Install(t.Context(), replicas); !isPermanent(err) {
+		if err := store.Install(trial.Patient(t), replicas); !isPermanent(err) {
 			t.Errorf("Install(%d) on one server: %v; want a permanent error", replicas, err)
 		}
 	}
-	if err := store.Install(t.Context(), 1); err != nil {
+	if err := store.Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Install(t.Context(), 3); !isPermanent(err) || !strings.Contains(err.Error(), "it has 1 replica and not 3") {
+	if err := store.Install(trial.Patient(t), 3); !isPermanent(err) || !strings.Contains(err.Error(), "it has 1 replica and not 3") {
 		t.Errorf("Install(3) over a stream with one replica: %v", err)
 	}
 }
@@ -155,7 +156,7 @@ func TestCheckFinds(t *testing.T) {
 	store := natsstore.New(conn)
 	problems := func() (all []backends.Problem) {
 		t.Helper()
-		r, err := store.Check(t.Context())
+		r, err := store.Check(trial.Patient(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +169,7 @@ func TestCheckFinds(t *testing.T) {
 	if got, want := problems(), []backends.Problem{natsstore.ProblemInstall}; !slices.Equal(got, want) {
 		t.Errorf("without a stream: %v; want %v", got, want)
 	}
-	if err := store.Install(t.Context(), 1); err != nil {
+	if err := store.Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := problems(), []backends.Problem{natsstore.ProblemSync, natsstore.ProblemReplicas}; !slices.Equal(got, want) {
@@ -194,7 +195,7 @@ func TestCheckFindsReplicasThatAreDown(t *testing.T) {
 		var r natsstore.Report
 		eventually(t, fmt.Sprintf("a finding about replicas: %v", want), func() bool {
 			var err error
-			r, err = store.Check(t.Context())
+			r, err = store.Check(trial.Patient(t))
 			return err == nil && want == slices.ContainsFunc(r.Findings, func(f backends.Finding) bool { return f.Problem == natsstore.ProblemReplicas })
 		})
 		if r.Err() != nil || r.Cluster != "C" || r.Replicas != 3 {
@@ -254,18 +255,18 @@ func use(t *testing.T, publish, subscribe []string) (call string, err error) {
 			}},
 		}
 	})
-	if err := natsstore.New(dial(t, s.ClientURL(), nats.UserInfo("operator", "p"))).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, s.ClientURL(), nats.UserInfo("operator", "p"))).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	conn := dial(t, s.ClientURL(), nats.UserInfo("app", "p"))
 	store, again := natsstore.New(conn), natsstore.New(conn) // again does not know the sequence
 	const ttl = 20 * time.Second
 	evict := func(e backends.Eviction) error {
-		state, err := store.Inspect(t.Context(), "k")
+		state, err := store.Inspect(trial.Patient(t), "k")
 		if err != nil || len(state.Holds) != 1 {
 			return fmt.Errorf("Inspect = %+v, %w", state, err)
 		}
-		_, err = store.Evict(t.Context(), "k", state.Holds[0].Print, e)
+		_, err = store.Evict(trial.Patient(t), "k", state.Holds[0].Print, e)
 		return err
 	}
 	for _, c := range []struct {
@@ -299,14 +300,14 @@ func TestTheServersOfAClusterAreOneNodeOfAQuorum(t *testing.T) {
 		nodes = append(nodes, natsstore.New(dial(t, "nats://"+m.client.Addr())))
 	}
 	var wrong *backends.NodesError
-	if err := backends.CheckNodes(t.Context(), nodes...); !errors.As(err, &wrong) || len(wrong.Same) != 2 || len(wrong.Unreachable) > 0 {
+	if err := backends.CheckNodes(trial.Patient(t), nodes...); !errors.As(err, &wrong) || len(wrong.Same) != 2 || len(wrong.Unreachable) > 0 {
 		t.Errorf("CheckNodes of three servers of a cluster = %v; want all to be the same", err)
 	}
 	one, two := natsstore.New(install(t)), natsstore.New(install(t))
-	if err := backends.CheckNodes(t.Context(), one, two, nodes[0]); err != nil {
+	if err := backends.CheckNodes(trial.Patient(t), one, two, nodes[0]); err != nil {
 		t.Errorf("CheckNodes of independent servers = %v", err)
 	}
-	if err := backends.CheckNodes(t.Context(), one, one); err == nil {
+	if err := backends.CheckNodes(trial.Patient(t), one, one); err == nil {
 		t.Error("CheckNodes takes one server twice")
 	}
 }

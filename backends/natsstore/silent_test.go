@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/nats-io/nats.go"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	t.Parallel()
 	server := run(t)
-	if err := natsstore.New(dial(t, server.ClientURL())).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, server.ClientURL())).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	for name, opts := range map[string][]nats.Option{"default": nil, "fast": fastPings} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/natsstore"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -161,14 +162,14 @@ func TestErrorsTellTheirClass(t *testing.T) {
 	}
 	live := run(t, func(o *server.Options) { o.JetStreamMaxStore = 1 << 20 })
 	conn := dial(t, live.ClientURL())
-	_, err := natsstore.New(conn).Check(t.Context())
+	_, err := natsstore.New(conn).Check(trial.Patient(t))
 	if err != nil {
 		t.Error(err)
 	}
 	want("without a stream", set(natsstore.New(conn)), false, true, "Store.Install")
 	_, err = natsstore.New(conn).DeleteIf(t.Context(), "k", "token")
 	want("a read without a stream", err, true, false, "Store.Install")
-	if err := natsstore.New(conn).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(conn).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	want("another stream has the subject", set(natsstore.New(conn, natsstore.WithStream("OTHER"))), true, false, "Store.Install")
@@ -210,7 +211,7 @@ func TestErrorsTellTheirClass(t *testing.T) {
 		natsstore.WithSubject(""), natsstore.WithSubject("a..b"), natsstore.WithSubject(".a"), natsstore.WithSubject("a.>"), natsstore.WithSubject("a b"),
 	} {
 		want("a bad option", set(natsstore.New(conn, bad)), true, false, "natsstore.With")
-		want("Install with a bad option", natsstore.New(conn, bad).Install(t.Context(), 1), true, false, "natsstore.With")
+		want("Install with a bad option", natsstore.New(conn, bad).Install(trial.Patient(t), 1), true, false, "natsstore.With")
 	}
 	_, err = natsstore.New(conn).SetNX(t.Context(), strings.Repeat("\x00", 1000), "token", time.Second)
 	want("a long key", err, true, false, "shorter key")

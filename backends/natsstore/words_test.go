@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -29,7 +30,7 @@ func TestWordsOfErrors(t *testing.T) {
 	})
 	url := func(user, addr string) string { return "nats://" + user + ":" + password + "@" + addr }
 	addr := up.Addr().String()
-	if err := natsstore.New(dial(t, url("app", addr))).Install(t.Context(), 1); err != nil {
+	if err := natsstore.New(dial(t, url("app", addr))).Install(trial.Patient(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	const nobody = "127.0.0.1:1"

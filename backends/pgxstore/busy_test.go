@@ -415,7 +415,7 @@ func TestCheckFindsAPoolThatIsTooSmall(t *testing.T) {
 			"pgx":          pgxstore.New(application(t, server.DSN(), int32(most)), pgxstore.WithoutWakes()),
 			"database/sql": sqlstore.NewPostgreSQL(db),
 		} {
-			r, err := store.Check(t.Context())
+			r, err := store.Check(trial.Patient(t))
 			found := false
 			for _, f := range r.Findings {
 				// the store opens connections beside a pool of pgx

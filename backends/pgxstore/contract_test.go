@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
@@ -41,17 +42,10 @@ func dial(t testing.TB, dsn string) *pgxpool.Pool {
 	return pool
 }
 
-// patient is for a call that gives up after 10 s without a deadline: a busy machine, or a slow disk, needs more.
-func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func install(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	pool := dial(t, dsn)
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	return pool

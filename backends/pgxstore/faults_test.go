@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -288,7 +289,7 @@ func TestErrorsTellTheirClass(t *testing.T) {
 	}
 	_, err := store.SetNX(t.Context(), "k", "token", time.Second)
 	want("without Install", err, true, false)
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	outside{t, pool}.exec("CREATE ROLE guest LOGIN")

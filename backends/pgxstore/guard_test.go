@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -83,33 +84,33 @@ func TestGuardOfAnotherHoldersLockIsLost(t *testing.T) {
 func TestCheck(t *testing.T) {
 	safe := pgtest.Start(t)
 	pool := dial(t, safe.DSN())
-	r, err := pgxstore.New(pool).Check(t.Context())
+	r, err := pgxstore.New(pool).Check(trial.Patient(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, r.Findings, "install")
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = pgxstore.New(pool).Check(t.Context()); err != nil || !r.Wakes || r.Role != "master" {
+	if r, err = pgxstore.New(pool).Check(trial.Patient(t)); err != nil || !r.Wakes || r.Role != "master" {
 		t.Errorf("Check = %v, %v; want a master with wake-ups", r, err)
 	}
 	wantProblems(t, r.Findings)
 
 	outside{t, pool}.exec("ALTER TABLE lockstep.lock SET UNLOGGED")
-	if r, err = pgxstore.New(pool).Check(t.Context()); err != nil {
+	if r, err = pgxstore.New(pool).Check(trial.Patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, r.Findings, "persistence")
 
 	standby := safe.Standby(t)
-	if r, err = pgxstore.New(dial(t, standby.DSN())).Check(t.Context()); err != nil {
+	if r, err = pgxstore.New(dial(t, standby.DSN())).Check(trial.Patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, r.Findings, "role", "persistence", "wakes")
 
 	unsafe := pgtest.Start(t, "fsync=off", "synchronous_commit=off", "default_transaction_isolation=serializable")
-	if r, err = pgxstore.New(install(t, unsafe.DSN()), pgxstore.WithListener(unsafe.Pooler(t))).Check(t.Context()); err != nil {
+	if r, err = pgxstore.New(install(t, unsafe.DSN()), pgxstore.WithListener(unsafe.Pooler(t))).Check(trial.Patient(t)); err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, r.Findings, "persistence", "persistence", "isolation", "wakes")

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // A load balancer or NAT forgets connections without a reset. pgx tests those that were idle for a
@@ -143,7 +144,7 @@ func TestAHookOfThePoolHoldsUpNoTestOfIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	hooked.Store(true)

@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 func TestNumbersAreKeptForADayAndThoseByCountForEver(t *testing.T) {
@@ -25,7 +26,7 @@ func TestNumbersAreKeptForADayAndThoseByCountForEver(t *testing.T) {
 		want  uint64
 	}{{23 * time.Hour, n}, {2 * time.Hour, 0}} {
 		o.backdate(c.later)
-		if state, err := s.Inspect(t.Context(), "k"); err != nil || state.Fence != c.want {
+		if state, err := s.Inspect(trial.Patient(t), "k"); err != nil || state.Fence != c.want {
 			t.Errorf("%v later the last number is %d, %v; want %d", c.later, state.Fence, err, c.want)
 		}
 	}
@@ -87,7 +88,7 @@ func TestAGrantThatFindsEndedHoldsAdmitsWaiters(t *testing.T) {
 	}
 	o.exec("UPDATE lockstep.hold SET expires = clock_timestamp() - interval '1 second'") // nobody is told of an end
 	grant(s.Enter(t.Context(), "k", "late", time.Minute, backends.Admission{Limit: 3}))
-	if state, err := s.Inspect(t.Context(), "k"); err != nil || state.Holding != 1 || state.Reserved != 2 || state.Waiting != 1 {
+	if state, err := s.Inspect(trial.Patient(t), "k"); err != nil || state.Holding != 1 || state.Reserved != 2 || state.Waiting != 1 {
 		t.Errorf("Inspect = %+v, %v; want one hold, two reservations, and one that waits", state, err)
 	}
 }

@@ -108,7 +108,7 @@ const (
 // this version.
 func TestTheStatementsOfAnOlderProgramWorkAfterAnInstall(t *testing.T) {
 	pool := older(t)
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	olderProgramWorks(t, pool)
@@ -198,7 +198,7 @@ func keepTheirPositions(t testing.TB) {
 		t.Fatal(err)
 	}
 	stands("before Install")
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	stands("after Install")
@@ -290,7 +290,7 @@ func keepsItsLock(t *testing.T, dsn string) {
 // refuses that, so nothing is changed: see tell in queue.sql.
 func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {
 	pool := older(t)
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
 	s := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
@@ -299,13 +299,13 @@ func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {
 	if told, ok := errors.AsType[*pgconn.PgError](err); !ok || told.Code != "42P13" {
 		t.Errorf("the old schema once more = %v; want an invalid_function_definition", err)
 	}
-	if r, err := s.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+	if r, err := s.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
 		t.Errorf("Check = %v, %v; want nothing changed", r, err)
 	}
-	if err := pgxstore.Install(patient(t), pool); err != nil {
+	if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+	if r, err := s.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
 		t.Errorf("Check after Install = %v, %v", r, err)
 	}
 	if ok, err := s.ExpireIf(t.Context(), "held", "token", maxTTL); err != nil || !ok {

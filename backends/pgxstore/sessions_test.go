@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/sessions"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
@@ -74,7 +75,7 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "nothing was done") {
 			t.Errorf("SetNX = %v; want an error that says that nothing was done", err)
 		}
-		if r, err := store.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) == nil {
+		if r, err := store.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) == nil {
 			t.Errorf("Check = %v, %v; want an unsafe finding", r, err)
 		}
 	})

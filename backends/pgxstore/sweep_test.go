@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // scale is small, or large with LOCKSTEP_TORTURE=1.
@@ -354,7 +355,7 @@ func version1(t testing.TB) string {
 // 50 clients lock with the functions of version 1, and Install changes them meanwhile.
 func TestAnOlderInstallationIsUpgradedWhileLocksAreHeld(t *testing.T) {
 	pool := older(t)
-	if r, err := pgxstore.New(pool, pgxstore.WithoutWakes()).Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) == nil {
+	if r, err := pgxstore.New(pool, pgxstore.WithoutWakes()).Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) == nil {
 		t.Errorf("Check of the older installation = %v, %v; want it found", r, err)
 	}
 	s, grant := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
@@ -394,7 +395,7 @@ func TestAnOlderInstallationIsUpgradedWhileLocksAreHeld(t *testing.T) {
 		}()
 	}
 	for range 3 {
-		if err := pgxstore.Install(patient(t), pool); err != nil {
+		if err := pgxstore.Install(trial.Patient(t), pool); err != nil {
 			t.Error(err)
 		}
 	}
@@ -416,7 +417,7 @@ func TestAnOlderInstallationIsUpgradedWhileLocksAreHeld(t *testing.T) {
 	if n := grant(s.SetNXFenced(t.Context(), "counted", "token", maxTTL)); n != 2 {
 		t.Errorf("the number is %d; want 2", n)
 	}
-	if r, err := s.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+	if r, err := s.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
 		t.Errorf("Check after Install = %v, %v", r, err)
 	}
 	outside{t, pool}.exec("SELECT lockstep.sweep()") // what a program of version 1 calls
@@ -447,7 +448,7 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	}
 	errs := make(chan error, 4)
 	for range cap(errs) {
-		go func() { errs <- pgxstore.Install(patient(t), pool) }()
+		go func() { errs <- pgxstore.Install(trial.Patient(t), pool) }()
 	}
 	waiting := func() bool {
 		var n int
@@ -468,7 +469,7 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), "SELECT lockstep.print('token')").Scan(&newer); err != nil || newer != "newer" {
 		t.Errorf("the function of the newer version gives %q, %v", newer, err)
 	}
-	r, err := pgxstore.New(pool).Check(t.Context())
+	r, err := pgxstore.New(pool).Check(trial.Patient(t))
 	if err != nil || len(r.Findings) == 0 || r.Findings[0].Problem != sqlstore.ProblemInstall || r.Findings[0].Unsafe || !strings.Contains(r.Findings[0].Detail, "version 3") {
 		t.Errorf("Check = %v, %v; want the newer version first, which is not unsafe", r, err)
 	}
@@ -526,7 +527,7 @@ func leavesCallsUnderWay(t testing.TB, pool *pgxpool.Pool) {
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if state, err := s.Inspect(t.Context(), "k"); err != nil || state.Holding != 1 || state.Fence != number {
+	if state, err := s.Inspect(trial.Patient(t), "k"); err != nil || state.Holding != 1 || state.Fence != number {
 		t.Errorf("Inspect = %+v, %v; want it held with the number %d", state, err, number)
 	}
 }

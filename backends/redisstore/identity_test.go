@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -22,7 +23,7 @@ func checkNodes(t *testing.T, o ...*client.Options) *backends.NodesError {
 	for _, o := range o {
 		nodes = append(nodes, goredis.New(dial(t, o), redisstore.WithPrefix("app:")))
 	}
-	err := backends.CheckNodes(t.Context(), nodes...)
+	err := backends.CheckNodes(trial.Patient(t), nodes...)
 	if err == nil {
 		return &backends.NodesError{}
 	}
@@ -104,12 +105,12 @@ func TestAnIdentityThatExpiresIsGivenAnew(t *testing.T) {
 			outside.Del(context.Background(), "lockstep:server")
 		}
 	}))
-	id, err := goredis.New(c).Identify(t.Context())
+	id, err := goredis.New(c).Identify(trial.Patient(t))
 	if err != nil || id.Server == "" || id.Server != outside.Get(t.Context(), "lockstep:server").Val() || gone != 2 {
 		t.Errorf("Identify = %+v, %v", id, err)
 	}
 	c.AddHook(beforeGet(func() { outside.Del(context.Background(), "lockstep:server") }))
-	if id, err := goredis.New(c).Identify(t.Context()); err == nil {
+	if id, err := goredis.New(c).Identify(trial.Patient(t)); err == nil {
 		t.Errorf("Identify of a server that keeps nothing = %+v", id)
 	}
 }
@@ -140,11 +141,11 @@ func TestIdentifyPassesOnWhatIsNoAnswer(t *testing.T) {
 	if _, err := server.Do("ACL", "SETUSER", "default", "-info", "-set"); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := s.Identify(t.Context()); !isPermanent(err, "NOPERM") || id.Server != "" {
+	if id, err := s.Identify(trial.Patient(t)); !isPermanent(err, "NOPERM") || id.Server != "" {
 		t.Errorf("Identify without INFO and SET = %+v, %v", id, err)
 	}
 	server.Kill()
-	if id, err := s.Identify(t.Context()); err == nil {
+	if id, err := s.Identify(trial.Patient(t)); err == nil {
 		t.Errorf("Identify of a server that is down = %+v", id)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -68,7 +69,7 @@ func TestAGroupWithoutAHoldIsNotTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if state, err := goredis.New(c).Inspect(t.Context(), "key"); err != nil || !reflect.DeepEqual(state, backends.State{}) {
+	if state, err := goredis.New(c).Inspect(trial.Patient(t), "key"); err != nil || !reflect.DeepEqual(state, backends.State{}) {
 		t.Errorf("Inspect = %+v, %v; want no holds and no group", state, err)
 	}
 }
@@ -80,7 +81,7 @@ func TestASortedSetOfOtherSoftwareIsForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if state, err := goredis.New(c).Inspect(t.Context(), "key"); err != nil || !reflect.DeepEqual(state, backends.State{Foreign: true}) {
+	if state, err := goredis.New(c).Inspect(trial.Patient(t), "key"); err != nil || !reflect.DeepEqual(state, backends.State{Foreign: true}) {
 		t.Errorf("Inspect = %+v, %v; want Foreign, and no holds", state, err)
 	}
 }
@@ -93,7 +94,7 @@ func TestHowManyWaitIsNotKnownWithoutWakes(t *testing.T) {
 		backends.NotKnown: {redisstore.WithoutWakes()},
 	} {
 		s := goredis.New(c, opt...)
-		if state, err := s.Inspect(t.Context(), "key"); err != nil || state.Waiting != want {
+		if state, err := s.Inspect(trial.Patient(t), "key"); err != nil || state.Waiting != want {
 			t.Errorf("Inspect = %+v, %v; want %d waiting", state, err, want)
 		}
 	}

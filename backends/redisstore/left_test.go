@@ -7,6 +7,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	client "github.com/redis/go-redis/v9"
 )
 
@@ -30,7 +31,7 @@ func TestNothingSaysThatMoreIsLeftThanTheTTL(t *testing.T) {
 			}
 			inspected := func(key string) {
 				t.Helper()
-				state, err := s.Inspect(t.Context(), key)
+				state, err := s.Inspect(trial.Patient(t), key)
 				if err != nil || len(state.Holds) != 1 {
 					t.Fatalf("Inspect = %+v, %v", state, err)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // storeSentence is one about a store over the adapter.
@@ -70,7 +71,7 @@ func listPages(t *testing.T, h Harness) {
 	before := proxy.Count("EVALSHA") + proxy.Count("EVAL")
 	found, pages := map[string]bool{}, 0
 	for after := ""; pages == 0 || after != ""; pages++ {
-		page, err := store.List(t.Context(), "", after, limit)
+		page, err := store.List(trial.Patient(t), "", after, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +189,7 @@ func wrongCredentials(t *testing.T, h Harness) {
 }
 
 func checkReports(t *testing.T, h Harness) {
-	r, err := h.store(t, Server{Addr: redistest.Start(t).Addr()}).Check(t.Context())
+	r, err := h.store(t, Server{Addr: redistest.Start(t).Addr()}).Check(trial.Patient(t))
 	if err != nil || r.RunID == "" || r.Role != "master" || r.Uptime < 0 || r.Eviction != "noeviction" || r.RoundTrip <= 0 {
 		t.Errorf("Check = %+v, %v", r, err)
 	}

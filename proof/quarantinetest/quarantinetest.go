@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -255,7 +256,7 @@ func unpermitted(t *testing.T, a Adapter) {
 	must(t, server, "ACL", "SETUSER", "locks", "on", ">"+password, "~*", "&*", "+@all", "-info")
 	store := a.Open(t, server.Addr(), "locks", password)
 	mustGrant(t, store, "key", time.Second)
-	report, err := store.Check(t.Context())
+	report, err := store.Check(trial.Patient(t))
 	if err != nil || len(report.Findings) == 0 || report.Findings[0].Problem != redisstore.ProblemPermission ||
 		!strings.Contains(report.Findings[0].Consequence, "quarantine") {
 		t.Errorf("Check = %v, %v", report.Findings, err)

@@ -110,7 +110,7 @@ func TestAPoolThatIsTooSmallToShareKeepsNoConnectionFromTheApplication(t *testin
 				t.Error(err)
 			}
 			eventually(t, "no connection is kept", func() bool { return app.Stats().InUse == 0 })
-			r, err := store.Check(t.Context())
+			r, err := store.Check(trial.Patient(t))
 			found := false
 			for _, f := range r.Findings {
 				found = found || f.Problem == sqlstore.ProblemPool && !f.Unsafe &&

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // The campaigns of SQLite, and of MariaDB or MySQL: rivals want the same locks while servers,
@@ -37,7 +38,7 @@ func openFor(_ context.Context, addr string) (backends.Store, func() error, erro
 func campaign(t *testing.T, server *mariadbtest.Server, faults ...rivals.Fault) rivals.Campaign {
 	t.Helper()
 	db := mariadb.dial(t, server.DSN())
-	if err := sqlstore.InstallMySQL(t.Context(), db.DB); err != nil {
+	if err := sqlstore.InstallMySQL(trial.Patient(t), db.DB); err != nil {
 		t.Fatal(err)
 	}
 	return rivals.Campaign{

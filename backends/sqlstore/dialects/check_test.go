@@ -15,11 +15,12 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 func check(t *testing.T, db database) sqlstore.Report {
 	t.Helper()
-	r, err := db.store().Check(t.Context())
+	r, err := db.store().Check(trial.Patient(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestCheckOfMariaDB(t *testing.T) {
 			t.Errorf("Check = %v; want a replica, and findings that are unsafe", r)
 		}
 	}
-	if id, err := db.store().Identify(t.Context()); err != nil || id.Role != "replica" {
+	if id, err := db.store().Identify(trial.Patient(t)); err != nil || id.Role != "replica" {
 		t.Errorf("Identify = %+v, %v; want a replica", id, err)
 	}
 }
@@ -498,10 +499,10 @@ func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 	if ok, err := app.ExpireIf(t.Context(), "k", "token", 2*time.Minute); err != nil || !ok {
 		t.Errorf("ExpireIf = %v, %v", ok, err)
 	}
-	if state, err := app.Inspect(t.Context(), "k"); err != nil || state.Holding != 1 {
+	if state, err := app.Inspect(trial.Patient(t), "k"); err != nil || state.Holding != 1 {
 		t.Errorf("Inspect = %+v, %v", state, err)
 	}
-	page, err := app.List(t.Context(), "", "", 10)
+	page, err := app.List(trial.Patient(t), "", "", 10)
 	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "k" {
 		t.Fatalf("List = %+v, %v", page, err)
 	}
@@ -509,11 +510,11 @@ func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 		t.Errorf("SetNXNumbered = %+v, %v", r, err)
 	}
 	for _, e := range []backends.Eviction{{By: "ann"}, {Now: true}} {
-		state, err := app.Inspect(t.Context(), "stuck")
+		state, err := app.Inspect(trial.Patient(t), "stuck")
 		if err != nil || len(state.Holds) != 1 {
 			t.Fatalf("Inspect = %+v, %v", state, err)
 		}
-		if ok, err := app.Evict(t.Context(), "stuck", state.Holds[0].Print, e); err != nil || !ok {
+		if ok, err := app.Evict(trial.Patient(t), "stuck", state.Holds[0].Print, e); err != nil || !ok {
 			t.Errorf("Evict of %+v = %v, %v", state.Holds[0], ok, err)
 		}
 	}
@@ -533,7 +534,7 @@ func TestTheRightsOfAUserOfMariaDB(t *testing.T) {
 	if err := app.Sweep(t.Context()); err != nil {
 		t.Errorf("Sweep = %v", err)
 	}
-	if r, err := app.Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil { // the tests do not wait for the disk
+	if r, err := app.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) != nil { // the tests do not wait for the disk
 		t.Errorf("Check = %v, %v", r, err)
 	}
 	_, err = mariadb.dial(t, strings.Replace(db.dsn, "root@", "guest@", 1)).store().SetNX(t.Context(), "k", "token", time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -82,11 +83,11 @@ func TestALockIsLostWithTheFileOfSQLite(t *testing.T) {
 				}
 			}
 			wantMoved(t, "SetNX", set(t, store, "other"))
-			_, err := store.Inspect(t.Context(), "key")
+			_, err := store.Inspect(trial.Patient(t), "key")
 			wantMoved(t, "Inspect", err)
-			_, err = store.Identify(t.Context())
+			_, err = store.Identify(trial.Patient(t))
 			wantMoved(t, "Identify", err)
-			report, err := store.Check(t.Context())
+			report, err := store.Check(trial.Patient(t))
 			if err != nil || report.Err() == nil || !strings.Contains(report.String(), "restart the program") {
 				t.Errorf("Check = %v, %v; want an unsafe finding that says what to do", report, err)
 			}

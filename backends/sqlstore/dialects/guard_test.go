@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -129,7 +130,7 @@ func TestTheExampleOfAGuardWithMySQL(t *testing.T) {
 	if err := db.QueryRowContext(t.Context(), "SELECT paid FROM invoices WHERE id = 42").Scan(&paid); err != nil || !paid {
 		t.Errorf("paid %v, %v", paid, err)
 	}
-	if locks, err := db.store().Inspect(t.Context(), "invoice/42"); err != nil || locks.Holding != 0 {
+	if locks, err := db.store().Inspect(trial.Patient(t), "invoice/42"); err != nil || locks.Holding != 0 {
 		t.Errorf("Inspect = %+v, %v; want the lock to be released", locks, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -55,7 +56,7 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 	cert, key := certificate(t)
 	dsn := mariadbtest.Start(t, "wait-timeout=1", "ssl-cert="+cert, "ssl-key="+key).DSN()
 	watch := mariadb.dial(t, dsn+"?wait_timeout=600").DB
-	if err := sqlstore.InstallMySQL(t.Context(), watch); err != nil {
+	if err := sqlstore.InstallMySQL(trial.Patient(t), watch); err != nil {
 		t.Fatal(err)
 	}
 	for name, option := range map[string]string{"plain": "?tls=false", "TLS": "?tls=skip-verify"} {

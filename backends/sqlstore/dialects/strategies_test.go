@@ -8,6 +8,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker/lockertest"
 	"github.com/lockstep-go/lockstep/proof/beneath"
 	"github.com/lockstep-go/lockstep/proof/race"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/redlock"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -41,10 +42,10 @@ func quorum(t *testing.T, nodes ...database) {
 		s := db.store()
 		stores, identifiers, lockers = append(stores, s), append(identifiers, s), append(lockers, single.New(s))
 	}
-	if err := backends.CheckNodes(t.Context(), identifiers...); err != nil {
+	if err := backends.CheckNodes(trial.Patient(t), identifiers...); err != nil {
 		t.Fatal(err)
 	}
-	if err := backends.CheckNodes(t.Context(), identifiers[0], identifiers[1], identifiers[0]); err == nil {
+	if err := backends.CheckNodes(trial.Patient(t), identifiers[0], identifiers[1], identifiers[0]); err == nil {
 		t.Error("one node twice is no quorum, and was not refused")
 	}
 	numbered, err := redlock.NewFenced(stores)

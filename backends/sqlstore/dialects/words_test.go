@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -36,7 +37,7 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE locks"); err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlstore.InstallMySQL(t.Context(), mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1)).DB); err != nil {
+	if err := sqlstore.InstallMySQL(trial.Patient(t), mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1)).DB); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
@@ -161,7 +162,7 @@ func makeReadOnly(t *testing.T, server *mariadbtest.Server) {
 		}
 	}
 	exec("CREATE DATABASE locks", "CREATE USER 'app'@'%' IDENTIFIED BY '"+password+"'", "GRANT ALL ON locks.* TO 'app'@'%'")
-	if err := sqlstore.InstallMySQL(t.Context(), mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1)).DB); err != nil {
+	if err := sqlstore.InstallMySQL(trial.Patient(t), mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1)).DB); err != nil {
 		t.Fatal(err)
 	}
 	exec("SET GLOBAL read_only = ON")
@@ -314,17 +315,17 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 func TestTheAddressInTheErrorsOfInstall(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "none", "locks.db")
-	if err := sqlstore.InstallSQLite(t.Context(), sqlite.dial(t, "file:"+file).DB); err == nil || !strings.Contains(err.Error(), "sqlite at "+file+": ") {
+	if err := sqlstore.InstallSQLite(trial.Patient(t), sqlite.dial(t, "file:"+file).DB); err == nil || !strings.Contains(err.Error(), "sqlite at "+file+": ") {
 		t.Errorf("InstallSQLite = %v; want the path %s", err, file)
 	}
 	hidden := sql.OpenDB(hidden{sqlite.dial(t, "").Driver(), "file:" + file})
 	t.Cleanup(func() { _ = hidden.Close() })
-	if err := sqlstore.InstallSQLite(t.Context(), hidden); err == nil || strings.Contains(err.Error(), "WithAddress") {
+	if err := sqlstore.InstallSQLite(trial.Patient(t), hidden); err == nil || strings.Contains(err.Error(), "WithAddress") {
 		t.Errorf("InstallSQLite = %v; want no option", err)
 	}
 	server := mariadbtest.Start(t)
 	stranger := mariadb.dial(t, strings.Replace(server.DSN(), "root@", "stranger:"+password+"@", 1))
-	if err := sqlstore.InstallMySQL(t.Context(), stranger.DB); err == nil || !strings.Contains(err.Error(), "mysql at "+server.Addr()+": ") {
+	if err := sqlstore.InstallMySQL(trial.Patient(t), stranger.DB); err == nil || !strings.Contains(err.Error(), "mysql at "+server.Addr()+": ") {
 		t.Errorf("InstallMySQL = %v; want the address %s", err, server.Addr())
 	}
 }
