@@ -28,7 +28,7 @@ type Proxy struct {
 	target   string
 
 	mu      sync.Mutex
-	swallow bool          // the connection on which the client writes next
+	swallow bool          // the connection on which the client asks next
 	reply   bool          // and its request arrives: only the reply is lost
 	met     chan struct{} // closed when there is one
 	mute    bool          // all connections are silent
@@ -65,8 +65,8 @@ func Before(tb testing.TB, target string) *Proxy {
 // Addr is the address for clients.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Swallow makes the connection on which a client writes next silent for good. If reply is true, the
-// server still gets what the client writes. The channel is closed when a connection is silent.
+// Swallow makes the connection on which a client asks for something next silent for good. If reply is true,
+// the server still gets what the client writes. The channel is closed when a connection is silent.
 func (p *Proxy) Swallow(reply bool) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *Proxy) link(client net.Conn) {
 	})
 	lost, fell := false, false
 	_, _ = copyIf(server, client, func(b []byte) bool {
-		if silent, reply := p.takes(); silent {
+		if silent, reply := p.takes(b); silent {
 			mu.Lock()
 			isSilent = true
 			mu.Unlock()
@@ -127,14 +127,14 @@ func (p *Proxy) link(client net.Conn) {
 	client.Close()
 }
 
-// takes tells whether the connection on which the client has just written falls silent.
-func (p *Proxy) takes() (silent, reply bool) {
+// takes tells whether the connection on which the client has just written b falls silent.
+func (p *Proxy) takes(b []byte) (silent, reply bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.mute:
 		return true, false
-	case !p.swallow:
+	case !p.swallow || !asks(b):
 		return false, false
 	}
 	p.swallow = false
