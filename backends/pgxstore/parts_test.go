@@ -13,11 +13,15 @@ import (
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // The cases are made from the catalog of a fresh installation, so none can be forgotten here. Each is undone.
 func TestCheckFindsEachPartThatIsMissing(t *testing.T) {
 	pool := install(t, pgtest.Start(t).DSN())
+	for _, statement := range append([]string{"CREATE ROLE app", "REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep FROM PUBLIC"}, split(sqlstore.PostgreSQLGrants("app"))...) {
+		outside{t, pool}.exec(statement)
+	}
 	cases := map[string]int{}
 	changes, err := pool.Query(t.Context(), `
 		SELECT 'UNLOGGED', format('ALTER TABLE lockstep.%I SET UNLOGGED', tablename), 'UNLOGGED: lockstep.' || tablename
@@ -42,6 +46,13 @@ func TestCheckFindsEachPartThatIsMissing(t *testing.T) {
 			FROM pg_proc WHERE pronamespace = 'lockstep'::regnamespace AND proargnames IS NOT NULL
 		UNION ALL SELECT 'default', format('UPDATE pg_proc SET pronargdefaults = 0, proargdefaults = NULL WHERE oid = %s', oid::int8), format('lockstep.%s(', proname)
 			FROM pg_proc WHERE pronamespace = 'lockstep'::regnamespace AND pronargdefaults > 0
+		UNION ALL SELECT 'right', format('REVOKE %s ON lockstep.%I FROM app; SET LOCAL ROLE app', named, tablename),
+				format('the role app lacks %s on lockstep.%s', named, tablename)
+			FROM pg_tables CROSS JOIN unnest('{SELECT, INSERT, UPDATE, DELETE}'::text[]) AS named
+			WHERE schemaname = 'lockstep' AND tablename <> 'version'
+		UNION ALL SELECT 'call', format('REVOKE EXECUTE ON FUNCTION %s FROM app; SET LOCAL ROLE app', p.oid::regprocedure),
+				format('the role app lacks EXECUTE on lockstep.%s(', proname)
+			FROM pg_proc AS p WHERE pronamespace = 'lockstep'::regnamespace
 		UNION ALL SELECT 'type', 'ALTER TABLE lockstep.number ALTER COLUMN last TYPE int', 'lockstep.number.last is another one'
 		UNION ALL SELECT 'schema', 'DROP SCHEMA lockstep CASCADE', 'the tables of the locks are missing'`)
 	if err != nil {
@@ -59,7 +70,7 @@ func TestCheckFindsEachPartThatIsMissing(t *testing.T) {
 		}
 		wantFinding(t, pool, c.Change, problem, c.Want)
 	}
-	for kind, least := range map[string]int{"UNLOGGED": 5, "table": 5, "column": 21, "attribute": 4, "index": 6, "function": 36, "body": 36, "argument": 35, "default": 1} {
+	for kind, least := range map[string]int{"UNLOGGED": 5, "table": 5, "column": 21, "attribute": 4, "index": 6, "function": 36, "body": 36, "argument": 35, "default": 1, "right": 20, "call": 36} {
 		if cases[kind] < least {
 			t.Errorf("%d cases of the kind %s; want %d or more", cases[kind], kind, least)
 		}
@@ -77,7 +88,7 @@ func wantFinding(t *testing.T, pool interface {
 		if _, err := tx.Exec(t.Context(), change); err != nil {
 			return fmt.Errorf("%s: %w", change, err)
 		}
-		r, err := sqlstore.PostgreSQLOver(pgxstore.Within(pgxstore.InTx(tx)), nil).Check(t.Context())
+		r, err := sqlstore.PostgreSQLOver(pgxstore.Within(pgxstore.InTx(tx)), nil).Check(trial.Patient(t))
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,15 @@ func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	r.install(version, postgresqlParts(PostgreSQLSchema()), there)
+	want := postgresqlParts(PostgreSQLSchema())
+	r.install(version, want, there)
+	role, denied, err := s.denied(ctx, want)
+	if err != nil {
+		return r, fmt.Errorf("lockstep: check: %w", err)
+	}
+	if len(denied) > 0 {
+		r.find(ProblemInstall, true, "calls fail: give the role the rights that PostgreSQLGrants lists", "the role %s lacks %s", role, listed(denied))
+	}
 	if len(unlogged) > 0 {
 		r.find(ProblemPersistence, true, "a crash empties it: locks and permits that are held are granted again, and numbers begin anew",
 			"UNLOGGED: %s", strings.Join(unlogged, ", "))

@@ -179,6 +179,25 @@ func (s *PostgreSQL) parts(ctx context.Context) (all []part, unlogged []string, 
 	return all, unlogged, nil
 }
 
+// denied names what Install makes and the role may not use. The role may hold too few rights after an Install
+// that has added something.
+func (s *PostgreSQL) denied(ctx context.Context, want []part) (role string, all []string, err error) {
+	var text string
+	if err := s.exec.Row(ctx, postgresqlDenied, nil, &role, &text); err != nil {
+		return "", nil, s.explain(ctx, err)
+	}
+	var found []part
+	if err := json.Unmarshal([]byte(text), &found); err != nil {
+		return "", nil, fmt.Errorf("unexpected answer about the rights: %w", err)
+	}
+	for _, f := range found {
+		if slices.ContainsFunc(want, func(w part) bool { return w.Kind == f.Kind && w.Name == f.Name }) {
+			all = append(all, fmt.Sprintf("%s on %s", f.Detail, f.Name))
+		}
+	}
+	return role, all, nil
+}
+
 // version is 1 if none is stored: what is there is older than the versions, or nothing is.
 func (s *PostgreSQL) version(ctx context.Context, there []part) (int, error) {
 	if !slices.ContainsFunc(there, func(p part) bool { return p.Name == "lockstep.version.number" }) {
@@ -210,6 +229,19 @@ func partsThere(ctx context.Context, db queryer, query string) (all []part, err 
 	}
 	return all, found.Err()
 }
+
+// postgresqlDenied is about the role of the connection. Of the table of versions it reads only.
+const postgresqlDenied = `SELECT current_user::text, coalesce(json_agg(json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail)), '[]')::text FROM (
+	SELECT 'table' AS kind, relname::text AS name, string_agg(named, ', ' ORDER BY n) AS detail
+		FROM pg_class AS c CROSS JOIN unnest('{SELECT, INSERT, UPDATE, DELETE}'::text[]) WITH ORDINALITY AS k (named, n)
+		WHERE relnamespace = to_regnamespace('lockstep') AND relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, named)
+			AND (relname <> 'version' OR named = 'SELECT')
+		GROUP BY relname
+	UNION ALL
+	SELECT 'function', proname || '(' || coalesce((
+			SELECT string_agg(typname, ', ' ORDER BY n) FROM unnest(proargtypes) WITH ORDINALITY AS k (kind, n)
+			JOIN pg_type AS t ON t.oid = kind), '') || ')', 'EXECUTE' FROM pg_proc AS p
+		WHERE pronamespace = to_regnamespace('lockstep') AND NOT has_function_privilege(p.oid, 'EXECUTE')) AS denied`
 
 // postgresqlPartsThere reads the catalog, which every role may read.
 const postgresqlPartsThere = `SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail)), '[]')::text FROM (

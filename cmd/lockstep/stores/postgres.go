@@ -127,6 +127,9 @@ func remedyPostgreSQL(f backends.Finding) string {
 		}
 		return "use PostgreSQL itself, or another store"
 	case sqlstore.ProblemInstall:
+		if strings.HasPrefix(f.Detail, "the role") {
+			return "lockstep install -grant ROLE, as the owner of the schema lockstep"
+		}
 		return "lockstep install, as a role that may create a schema"
 	case sqlstore.ProblemPersistence:
 		switch {
