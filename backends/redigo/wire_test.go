@@ -30,7 +30,7 @@ func TestAPoolThatIsExhaustedHasSentNothing(t *testing.T) {
 	c := pool.Get()
 	defer c.Close()
 	_, err := redigo.New(pool).SetNX(t.Context(), "a", "token", 20*time.Second)
-	want := "all 1 connections of the pool are in use (redigo: connection pool exhausted): " +
+	want := "the only connection of the pool is in use (redigo: connection pool exhausted): " +
 		"give the locks a client of their own, or make the pool larger (MaxActive); nothing was sent"
 	if err == nil || err.Error() != want || !backends.Unsent(err) {
 		t.Errorf("SetNX = %v", err)

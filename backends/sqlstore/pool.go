@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // A Pool gives connections to a store. It is for packages that adapt a database driver; see
@@ -49,8 +50,7 @@ type PoolError struct {
 }
 
 func (e *PoolError) Error() string {
-	return fmt.Sprintf("all %d connections of the pool are in use (%v): give the locks a pool of their own, or make this one larger (%s)",
-		e.Max, e.Err, e.Remedy)
+	return fmt.Sprintf("%s (%v): give the locks a pool of their own, or make this one larger (%s)", printed.InUse(e.Max), e.Err, e.Remedy)
 }
 
 func (e *PoolError) Unwrap() error { return e.Err }

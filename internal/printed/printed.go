@@ -31,6 +31,14 @@ func Count(n int, thing string) string {
 	return strconv.Itoa(n) + " " + thing
 }
 
+// InUse says that a pool has no free connection, of n.
+func InUse(n int) string {
+	if n == 1 {
+		return "the only connection of the pool is in use"
+	}
+	return "all " + strconv.Itoa(n) + " connections of the pool are in use"
+}
+
 // Format prints the String or GoString of a value, and never its fields.
 func Format(s fmt.State, verb rune, v interface {
 	fmt.Stringer

@@ -91,7 +91,7 @@ func TestWhoImportsWhom(t *testing.T) {
 		{"backends/redisstore/internal/pipeline", []string{"backends/redisstore/driver", "internal/outcome", "internal/stack"}},
 		{"backends/redisstore/internal/wake", []string{"backends/redisstore/driver", "internal/cleanup", "internal/outcome"}},
 		{"proof/drivertest", []string{"backends", "backends/backendtest", "backends/redisstore", "backends/redisstore/driver", "internal/starting", "proof/full", "proof/wire", "proof/quarantinetest", "proof/redistest", "proof/trial", "proof/wiretest", "locker", "strategies/fair", "strategies/fenced", "strategies/reentrant", "strategies/rwlock", "strategies/single", "locker/contract"}},
-		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup"}},
+		{"backends/redisstore/driver", []string{"backends", "backends/redisstore/internal/info", "backends/redisstore/internal/scripts", "internal/cleanup", "internal/printed"}},
 		{"backends/redisstore", []string{"backends", "backends/redisstore/driver", "backends/redisstore/internal/info", "backends/redisstore/internal/pipeline", "backends/redisstore/internal/scripts", "backends/redisstore/internal/wake", "internal/address", "internal/bounded", "internal/cleanup", "internal/printed", "internal/prompt", "internal/stack", "internal/turns"}},
 		{"backends/sqlstore", []string{"backends", "internal/bounded", "internal/cleanup", "internal/printed", "internal/turns", "locker", "locker/contract"}},
 		{"backends/goredis", []string{"backends", "backends/redisstore", "backends/redisstore/driver", "internal/prompt"}},

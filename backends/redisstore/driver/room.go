@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
 // Room is how much of a pool is in use. An application may use all of it, for instance by commands
@@ -27,8 +28,8 @@ func (r Room) Ample() bool { return r.Most <= 0 || 2*r.InUse < r.Most }
 // Exhausted is the error of a call that got no connection of the pool. The cause is that of the client
 // library, or of the ctx.
 func (r Room) Exhausted(cause error) error {
-	return Kind("pool_exhausted", true, fmt.Errorf("all %d connections of the pool are in use (%w): give the locks a client of their own, or make the pool larger (%s)",
-		r.Most, cause, r.Remedy))
+	return Kind("pool_exhausted", true, fmt.Errorf("%s (%w): give the locks a client of their own, or make the pool larger (%s)",
+		printed.InUse(r.Most), cause, r.Remedy))
 }
 
 const (

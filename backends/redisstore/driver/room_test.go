@@ -173,7 +173,7 @@ func TestAGrantWaitsForThePoolAndSaysThatNothingWasSent(t *testing.T) {
 			if !backends.Unsent(err) || !errors.As(err, &typed) || typed.ErrorType() != "pool_exhausted" || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v, ctx: %v", err, ctx.Err())
 			}
-			if want := "server a:1: all 1 connections of the pool are in use (context deadline exceeded): " +
+			if want := "server a:1: the only connection of the pool is in use (context deadline exceeded): " +
 				"give the locks a client of their own, or make the pool larger (most); nothing was sent"; err.Error() != want {
 				t.Errorf("%q\nwant %q", err, want)
 			}
