@@ -2,6 +2,9 @@ package trial
 
 import (
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,13 +17,15 @@ const (
 	nap       = 20 * time.Millisecond // of the goroutine that looks at the machine
 	pausePart = 50                    // a nap that is late by less than a fiftieth of a TTL shows nothing
 	busyPart  = 10                    // a tenth of a TTL
+	starved   = 0.8                   // of such a fiftieth: so long have threads waited for a CPU
 )
 
 // WhileBusy runs the body of a test of real locks, whose leases live for ttl. A process that a busy
 // machine does not run loses its locks, and that is right. So if the body fails, and the machine was
 // busy meanwhile, the body runs again with twice the ttl. A goroutine takes naps meanwhile. A nap that
 // is late by a fiftieth of a ttl or more is a pause, and the machine was busy if the pauses within one
-// ttl add up to a tenth of it.
+// ttl add up to a tenth of it. A goroutine that sleeps most of the time is served soon, while servers that
+// work wait for a CPU. So a fiftieth of a ttl in which Linux says that threads waited for a CPU is a pause too.
 //
 // A failure counts at once on a machine that was not busy, and in the last take on any machine. To
 // pass, one take must pass as a whole.
@@ -71,12 +76,13 @@ func hasTime(t testing.TB, d time.Duration) bool {
 // one ttl.
 func watch(ttl time.Duration) (stop func() time.Duration) {
 	end, most := make(chan struct{}), make(chan time.Duration, 1)
-	go func() { most <- takeNaps(ttl, time.Now, end) }()
+	go func() { most <- takeNaps(ttl, time.Now, waited, end) }()
 	return func() time.Duration { close(end); return <-most }
 }
 
-func takeNaps(ttl time.Duration, now func() time.Time, end <-chan struct{}) (most time.Duration) {
+func takeNaps(ttl time.Duration, now func() time.Time, waited func() time.Duration, end <-chan struct{}) (most time.Duration) {
 	w := window{length: ttl}
+	from, before := now(), waited()
 	for ended := false; !ended; {
 		began := now()
 		select {
@@ -86,8 +92,31 @@ func takeNaps(ttl time.Duration, now func() time.Time, end <-chan struct{}) (mos
 		}
 		woke := now()
 		w.add(woke, woke.Sub(began)-nap)
+		if part := woke.Sub(from); part >= ttl/pausePart {
+			all := waited()
+			if all-before >= time.Duration(starved*float64(part)) {
+				w.add(woke, part)
+			}
+			from, before = woke, all
+		}
 	}
 	return w.most
+}
+
+// waited is for how long some thread of the machine has waited for a CPU, since it was started. It is 0 where
+// nothing tells it. See https://docs.kernel.org/accounting/psi.html.
+func waited() time.Duration {
+	text, err := os.ReadFile("/proc/pressure/cpu")
+	if err != nil {
+		return 0
+	}
+	_, total, _ := strings.Cut(string(text), "total=") // the first line is that of some
+	total, _, _ = strings.Cut(total, "\n")
+	us, err := strconv.ParseInt(total, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(us) * time.Microsecond
 }
 
 // A window adds up the pauses within its length.

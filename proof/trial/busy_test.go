@@ -3,6 +3,7 @@ package trial
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -75,10 +76,40 @@ func TestAMachineIsNotBusyIfManyNapsAreALittleLate(t *testing.T) {
 func TestAPauseAtTheEndOfATakeCounts(t *testing.T) {
 	end := make(chan struct{})
 	close(end)
-	times := []time.Time{time.Unix(0, 0), time.Unix(0, 0).Add(nap + time.Second)}
+	times := []time.Time{time.Unix(0, 0), time.Unix(0, 0), time.Unix(0, 0).Add(nap + time.Second)}
 	now := func() time.Time { first := times[0]; times = times[1:]; return first }
-	if late := takeNaps(9*time.Second, now, end); late != time.Second {
+	if late := takeNaps(9*time.Second, now, func() time.Duration { return 0 }, end); late != time.Second {
 		t.Errorf("late by %v; want 1s", late)
+	}
+}
+
+// All naps end in time, and threads wait for a CPU meanwhile: for a part of each nap, in some of the parts of a TTL.
+func TestThreadsThatWaitForACPUAreAPause(t *testing.T) {
+	const ttl = pausePart * 5 * nap // so five naps are a part that counts
+	for _, c := range []struct {
+		waits   time.Duration // in each nap
+		parts   int
+		isBusy  bool
+		because string
+	}{
+		{0, pausePart, false, "nobody waits"},
+		{nap * 7 / 10, pausePart, false, "a CPU is free for a third of the time"},
+		{nap * 8 / 10, pausePart/busyPart - 1, false, "it is soon over"},
+		{nap * 8 / 10, pausePart / busyPart, true, "it lasts"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			waited := func() time.Duration {
+				return min(time.Since(began)/nap, time.Duration(5*c.parts)) * c.waits
+			}
+			end, most := make(chan struct{}), make(chan time.Duration, 1)
+			go func() { most <- takeNaps(ttl, time.Now, waited, end) }()
+			time.Sleep(ttl)
+			close(end)
+			if late := <-most; (late >= ttl/busyPart) != c.isBusy {
+				t.Errorf("%s: late by %v of %v; want busy to be %v", c.because, late, ttl, c.isBusy)
+			}
+		})
 	}
 }
 
