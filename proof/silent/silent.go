@@ -213,8 +213,18 @@ func Run[S Store, R any](t *testing.T, addr string, over func(t *testing.T, addr
 	for name, reply := range map[string]bool{"the request is lost": false, "the reply is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			t.Run("TryLock", func(t *testing.T) { t.Parallel(); ends(t, addr, locks, reply) })
-			t.Run("a waiter", func(t *testing.T) { t.Parallel(); waits(t, addr, locks, reply) })
+			t.Run("TryLock", func(t *testing.T) {
+				t.Parallel()
+				trial.WhileBusy(t, ttl, func(take testing.TB, ttl time.Duration) {
+					ends(take, addr, ttl, func(addr string) locker.Locker { return locks(t, addr) }, reply)
+				})
+			})
+			t.Run("a waiter", func(t *testing.T) {
+				t.Parallel()
+				trial.WhileBusy(t, soon, func(take testing.TB, soon time.Duration) {
+					waits(take, addr, soon, func(addr string) locker.Locker { return locks(t, addr) }, reply)
+				})
+			})
 		})
 	}
 	t.Run("holders", func(t *testing.T) {
@@ -242,9 +252,9 @@ func Run[S Store, R any](t *testing.T, addr string, over func(t *testing.T, addr
 }
 
 // ends is about a TryLock without a deadline, and about the calls behind it.
-func ends(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker, reply bool) {
-	proxy, key := Before(t, addr), t.Name()
-	c, direct := locker.New(over(t, proxy.Addr()), locker.WithTTL(ttl)), locker.New(over(t, addr))
+func ends(t testing.TB, addr string, ttl time.Duration, over func(addr string) locker.Locker, reply bool) {
+	proxy, key := Before(t, addr), fmt.Sprint(t.Name(), ttl)
+	c, direct := locker.New(over(proxy.Addr()), locker.WithTTL(ttl)), locker.New(over(addr))
 	warm(t, c, key)
 	slowest := pulse(direct, key+" of the pulse")
 	met, began := proxy.Swallow(reply), time.Now()
@@ -268,6 +278,9 @@ func ends(t *testing.T, addr string, over func(t *testing.T, addr string) locker
 	case r = <-tried:
 	case <-time.After(ttl + overdue + machine):
 		t.Fatalf("TryLock did not return within %v", ttl+overdue+machine)
+	}
+	if r.err == nil { // the scene was not played
+		_ = r.l.Unlock(t.Context())
 	}
 	next = <-behind
 	still := slowest()
@@ -297,9 +310,9 @@ func ends(t *testing.T, addr string, over func(t *testing.T, addr string) locker
 
 // waits is about a waiter whose attempt after the release falls silent. What the Client adds, 3 s at
 // most, is a sentence of lockertest in fake time.
-func waits(t *testing.T, addr string, over func(t *testing.T, addr string) locker.Locker, reply bool) {
-	proxy, key := Before(t, addr), t.Name()
-	c, holder := locker.New(over(t, proxy.Addr())), locker.New(over(t, addr))
+func waits(t testing.TB, addr string, soon time.Duration, over func(addr string) locker.Locker, reply bool) {
+	proxy, key := Before(t, addr), fmt.Sprint(t.Name(), soon)
+	c, holder := locker.New(over(proxy.Addr())), locker.New(over(addr))
 	warm(t, c, key)
 	held, err := holder.Lock(t.Context(), key)
 	if err != nil {
