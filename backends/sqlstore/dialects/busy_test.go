@@ -123,23 +123,26 @@ func TestAPoolThatIsTooSmallToShareKeepsNoConnectionFromTheApplication(t *testin
 	})
 }
 
-// A waiter gives its connection back after each attempt.
+// A waiter gives its connection back after each attempt. On a busy machine the connection may seem dead, and
+// then there is another one.
 func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 	both(t, func(t *testing.T, d dialect) {
 		db := d.fresh(t)
 		if _, err := locker.New(single.New(db.store())).Lock(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
-		waiter := d.dial(t, db.dsn)
-		locks := locker.New(single.New(waiter.store()))
-		_, err := locks.Lock(t.Context(), "k", locker.WithWait(time.Second))
-		var waited *locker.Error
-		if !errors.As(err, &waited) || !errors.Is(err, locker.ErrHeld) || waited.Attempts < 2 {
-			t.Fatalf("Lock = %v; want a wait with more than one attempt", err)
-		}
-		if s := waiter.Stats(); s.OpenConnections != 1 || s.MaxIdleClosed != 0 {
-			t.Errorf("%d connections are open, and %d were too many to be kept; want one and none", s.OpenConnections, s.MaxIdleClosed)
-		}
+		trial.WhileBusy(t, time.Second, func(t testing.TB, wait time.Duration) {
+			waiter := d.dial(t, db.dsn)
+			locks := locker.New(single.New(waiter.store()))
+			_, err := locks.Lock(t.Context(), "k", locker.WithWait(wait))
+			var waited *locker.Error
+			if !errors.As(err, &waited) || !errors.Is(err, locker.ErrHeld) || waited.Attempts < 2 {
+				t.Fatalf("Lock = %v; want a wait with more than one attempt", err)
+			}
+			if s := waiter.Stats(); s.OpenConnections != 1 || s.MaxIdleClosed != 0 {
+				t.Errorf("%d connections are open, and %d were too many to be kept; want one and none", s.OpenConnections, s.MaxIdleClosed)
+			}
+		})
 	})
 }
 
