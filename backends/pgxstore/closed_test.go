@@ -37,7 +37,7 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 				program := strings.ReplaceAll(name+"-"+way, " ", "-")
 				trial.WhileBusy(t, 300*time.Millisecond, func(take testing.TB, limit time.Duration) {
 					limit = min(limit, 900*time.Millisecond)
-					store := open(t, fmt.Sprintf("%s application_name=%s options='-c idle_session_timeout=%dms'", dsn, program, limit.Milliseconds()))
+					store := open(take, fmt.Sprintf("%s application_name=%s options='-c idle_session_timeout=%dms'", dsn, program, limit.Milliseconds()))
 					outliveTheirSessions(take, store, func() { awaitNone(take, watch, program) })
 				})
 			})

@@ -43,8 +43,8 @@ func TestIdleConnectionsThatWereForgottenFailNoLock(t *testing.T) {
 }
 
 // ways are the ways to a store whose pool has idle connections.
-var ways = map[string]func(t *testing.T, dsn string) backends.Store{
-	"Open": func(t *testing.T, dsn string) backends.Store {
+var ways = map[string]func(t testing.TB, dsn string) backends.Store{
+	"Open": func(t testing.TB, dsn string) backends.Store {
 		store, pool, err := pgxstore.Open(t.Context(), dsn+" pool_max_conns=5", pgxstore.WithMaxTTL(maxTTL))
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ var ways = map[string]func(t *testing.T, dsn string) backends.Store{
 		severalOf(t, pool)
 		return store
 	},
-	"New": func(t *testing.T, dsn string) backends.Store {
+	"New": func(t testing.TB, dsn string) backends.Store {
 		pool, err := pgxpool.New(t.Context(), dsn+" pool_max_conns=5")
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ var ways = map[string]func(t *testing.T, dsn string) backends.Store{
 		severalOf(t, pool)
 		return pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
 	},
-	"New with one connection": func(t *testing.T, dsn string) backends.Store {
+	"New with one connection": func(t testing.TB, dsn string) backends.Store {
 		pool, err := pgxpool.New(t.Context(), dsn+" pool_max_conns=1")
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +70,7 @@ var ways = map[string]func(t *testing.T, dsn string) backends.Store{
 		t.Cleanup(pool.Close)
 		return pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
 	},
-	"database/sql": func(t *testing.T, dsn string) backends.Store {
+	"database/sql": func(t testing.TB, dsn string) backends.Store {
 		db, err := sql.Open("pgx", dsn)
 		if err != nil {
 			t.Fatal(err)
@@ -98,28 +98,30 @@ func TestCallsWithLittleTimeGetPastConnectionsThatWereForgotten(t *testing.T) {
 	for name, calls := range map[string]int{"one after another": 1, "ten at once": 10} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			relay := redistest.NewRelay(t, net.JoinHostPort("127.0.0.1", port))
-			_, near, _ := strings.Cut(relay.Addr(), ":")
-			store := ways["Open"](t, strings.ReplaceAll(server.DSN(), "port="+port, "port="+near))
-			t.Cleanup(relay.CutAll)
-			time.Sleep(1500 * time.Millisecond) // the pool tests them after a second
-			relay.Forsake()
-			var all sync.WaitGroup
-			for i := range calls {
-				all.Go(func() {
-					var err error
-					for range 15 {
-						ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
-						_, err = store.SetNX(ctx, fmt.Sprint(t.Name(), i), "value", time.Minute)
-						cancel()
-						if err == nil {
-							return
+			trial.WhileBusy(t, time.Second, func(take testing.TB, _ time.Duration) {
+				relay := redistest.NewRelay(take, net.JoinHostPort("127.0.0.1", port))
+				_, near, _ := strings.Cut(relay.Addr(), ":")
+				store := ways["Open"](take, strings.ReplaceAll(server.DSN(), "port="+port, "port="+near))
+				take.Cleanup(relay.CutAll)
+				time.Sleep(1500 * time.Millisecond) // the pool tests them after a second
+				relay.Forsake()
+				var all sync.WaitGroup
+				for i := range calls {
+					all.Go(func() {
+						var err error
+						for range 15 {
+							ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+							_, err = store.SetNX(ctx, fmt.Sprint(relay.Addr(), i), "value", time.Minute)
+							cancel()
+							if err == nil {
+								return
+							}
 						}
-					}
-					t.Errorf("after 15 calls: %v", err)
-				})
-			}
-			all.Wait()
+						take.Errorf("after 15 calls: %v", err)
+					})
+				}
+				all.Wait()
+			})
 		})
 	}
 }
@@ -167,7 +169,7 @@ func TestAHookOfThePoolHoldsUpNoTestOfIdleConnections(t *testing.T) {
 }
 
 // severalOf makes a pool open five connections.
-func severalOf(t *testing.T, pool *pgxpool.Pool) {
+func severalOf(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	for range 5 {
 		c, err := pool.Acquire(t.Context())

@@ -23,8 +23,6 @@ const (
 	usedUpFor = 15 * time.Second // longer than each lock lives without a renewal
 	blocksFor = time.Minute      // for a command that blocks
 	triedFor  = 3 * time.Second  // the limit of an attempt
-
-	stalled = 20 * time.Millisecond // an attempt that ends so late met a machine that had stood still
 )
 
 // usedUpPool is about an application whose blocking commands have all connections of the pool that the
@@ -89,7 +87,8 @@ func usedUpPool(t *testing.T, h Harness) {
 					refused++
 					err = nil
 				}
-				if took := time.Since(began); err != nil && took < triedFor+stalled {
+				// The error of the pool comes before the limit. A machine that has stood still lets the limit win.
+				if took := time.Since(began); err != nil && took < triedFor {
 					t.Errorf("%v after %v; want a lock, or pool_exhausted and that nothing was sent", err, took)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/full"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -20,6 +21,10 @@ const told = 300 * time.Millisecond // for a client to read that the server has 
 // Closes tests that the first lock succeeds after the server has closed all connections of a store, at once
 // or after an idle time. closed has the server close them.
 func Closes(t *testing.T, store backends.Store, closed func()) {
+	trial.WhileBusy(t, ttl, func(take testing.TB, _ time.Duration) { closes(take, store, closed) }) // as in Forgets
+}
+
+func closes(t testing.TB, store backends.Store, closed func()) {
 	locks := locker.New(single.New(store), locker.WithoutRenewal())
 	rounds := 4
 	if full.Size() {
