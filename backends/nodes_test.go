@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
-	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 type node struct {
@@ -100,7 +99,7 @@ func TestNodesAreAskedAtOnceAndWithTheCtx(t *testing.T) {
 		}
 		close(all)
 	}()
-	if err := backends.CheckNodes(trial.Patient(t), nodes...); err != nil {
+	if err := backends.CheckNodes(t.Context(), nodes...); err != nil {
 		t.Errorf("CheckNodes = %v", err)
 	}
 

@@ -21,7 +21,6 @@ import (
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
-	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -88,7 +87,7 @@ func meet(t *testing.T, store *etcd.Store) {
 	t.Helper()
 	for range 9 {
 		eventually(t, "a member answers", func() bool {
-			_, err := store.Inspect(trial.Patient(t), "k")
+			_, err := store.Inspect(t.Context(), "k")
 			return err == nil
 		})
 	}
@@ -194,7 +193,7 @@ func TestEachCallGoesOverAnotherConnectionAndBack(t *testing.T) {
 	}
 	all[0].CutAll() // now the client finds that its connection is dead
 	eventually(t, "the store has no connection of its own", func() bool {
-		_, _ = store.Inspect(trial.Patient(t), "k")
+		_, _ = store.Inspect(t.Context(), "k")
 		return all.open() == 1
 	})
 	eachCall(t, store)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/memory"
-	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
@@ -55,11 +54,11 @@ func TestWhatOneKindHoldsIsAnotherTypeToTheOthers(t *testing.T) {
 
 func TestEveryStoreIsAServerOfItsOwn(t *testing.T) {
 	a, b := memory.New(), memory.New()
-	if err := backends.CheckNodes(trial.Patient(t), a, b); err != nil {
+	if err := backends.CheckNodes(t.Context(), a, b); err != nil {
 		t.Error(err)
 	}
 	var bad *backends.NodesError
-	if err := backends.CheckNodes(trial.Patient(t), a, b, a); !errors.As(err, &bad) || len(bad.Same) != 1 || bad.Same[0] != [2]int{0, 2} {
+	if err := backends.CheckNodes(t.Context(), a, b, a); !errors.As(err, &bad) || len(bad.Same) != 1 || bad.Same[0] != [2]int{0, 2} {
 		t.Errorf("the same store twice: %v", err)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/lockstep-go/lockstep/proof/powercut"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/rivals"
-	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -85,7 +84,7 @@ func startProgram(t *testing.T, program string, members int, settings ...string)
 	store := natsstore.New(c.conn)
 	var last error
 	eventually(t, "the stream is made", func() bool {
-		last = store.Install(trial.Patient(t), members)
+		last = store.Install(t.Context(), members)
 		return last == nil
 	})
 	return c

@@ -88,7 +88,7 @@ func TestRequestsGoOverASecondConnectionWhileTheFirstIsSilent(t *testing.T) {
 	}
 	relay.CutAll() // the client library makes the first one again; the second one is cut, too
 	eventually(t, "there is no second connection", func() bool {
-		_, err := store.Inspect(trial.Patient(t), "b")
+		_, err := store.Inspect(t.Context(), "b")
 		return err == nil && named(t, s, "app lockstep") == 0 && named(t, s, "app") == 1
 	})
 	grant(t, store, "b", "token", 20*time.Second)
@@ -308,7 +308,7 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 		t.Fatal("the late grant did not come: the scene was not played")
 	}
 	for arrived := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		state, err := natsstore.New(direct).Inspect(trial.Patient(t), "key")
+		state, err := natsstore.New(direct).Inspect(t.Context(), "key")
 		if err == nil && state.Holding == 0 {
 			return
 		}

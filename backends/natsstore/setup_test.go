@@ -195,7 +195,7 @@ func TestCheckFindsReplicasThatAreDown(t *testing.T) {
 		var r natsstore.Report
 		eventually(t, fmt.Sprintf("a finding about replicas: %v", want), func() bool {
 			var err error
-			r, err = store.Check(trial.Patient(t))
+			r, err = store.Check(t.Context())
 			return err == nil && want == slices.ContainsFunc(r.Findings, func(f backends.Finding) bool { return f.Problem == natsstore.ProblemReplicas })
 		})
 		if r.Err() != nil || r.Cluster != "C" || r.Replicas != 3 {

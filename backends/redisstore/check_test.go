@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
-	"github.com/lockstep-go/lockstep/proof/trial"
 )
 
 // talks is a server that has its own answer to each command, a *ReplyError where it has none.
@@ -39,7 +38,7 @@ func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
 		"it has no such field": {map[string]any{"INFO": sound, "CONFIG": []any{}, "TIME": now()}, "the server tells no appendfsync"},
 		"it knows no TIME":     {map[string]any{"INFO": sound, "CONFIG": []any{"appendfsync", "always"}}, "TIME is refused (ERR unknown command)"},
 	} {
-		r, err := New(talks{answers: c.answers}).Check(trial.Patient(t))
+		r, err := New(talks{answers: c.answers}).Check(t.Context())
 		if err != nil {
 			t.Errorf("%s: Check = %v", name, err)
 		}
@@ -55,7 +54,7 @@ func TestCheckFindsWhatAServerDoesNotTell(t *testing.T) {
 func TestCheckReturnsAReplyThatEveryCommandGets(t *testing.T) {
 	for _, text := range []string{"ERR max number of clients reached", "DENIED Redis is running in protected mode because", "LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script"} {
 		reply := &driver.ReplyError{Text: text}
-		if r, err := New(driver.Refuse(reply)).Check(trial.Patient(t)); !errors.Is(err, reply) || len(r.Findings) > 0 {
+		if r, err := New(driver.Refuse(reply)).Check(t.Context()); !errors.Is(err, reply) || len(r.Findings) > 0 {
 			t.Errorf("%s: Check = %v, %v", text, r.Findings, err)
 		}
 	}
@@ -66,7 +65,7 @@ func TestAServerThatTellsNoINFOIsUnsafeForWhoeverCountsOnQuarantine(t *testing.T
 		false: nil,
 		true:  {Observed(new(driver.Quarantine))},
 	} {
-		r, err := New(talks{answers: map[string]any{"TIME": []any{"1", "0"}}}, opts...).Check(trial.Patient(t))
+		r, err := New(talks{answers: map[string]any{"TIME": []any{"1", "0"}}}, opts...).Check(t.Context())
 		if err != nil || (r.Err() != nil) != unsafe {
 			t.Errorf("Check = %v, %v; want an unsafe finding: %v", r, err, unsafe)
 		}
@@ -79,7 +78,7 @@ func TestCheckRefusesWhatItCannotAsk(t *testing.T) {
 			return New(talks{}).Check(nil) //nolint:staticcheck // this is the case
 		},
 		"lockstep: check: the Store was not made by New or Open of an adapter": func() (Report, error) {
-			return new(Store).Check(trial.Patient(t))
+			return new(Store).Check(t.Context())
 		},
 	} {
 		if _, err := check(); err == nil || err.Error() != want {

@@ -145,7 +145,7 @@ func TestIdentifyPassesOnWhatIsNoAnswer(t *testing.T) {
 		t.Errorf("Identify without INFO and SET = %+v, %v", id, err)
 	}
 	server.Kill()
-	if id, err := s.Identify(trial.Patient(t)); err == nil {
+	if id, err := s.Identify(t.Context()); err == nil {
 		t.Errorf("Identify of a server that is down = %+v", id)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/locker"
-	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -352,7 +351,7 @@ func TestRenewalsAndReleasesGoOn(t *testing.T) {
 	if ok, err := s.DeleteIf(t.Context(), "key", "token"); !ok || err != nil {
 		t.Errorf("DeleteIf = %v, %v", ok, err)
 	}
-	if _, err := s.Inspect(trial.Patient(t), "key"); errors.As(err, new(*QuarantineError)) {
+	if _, err := s.Inspect(t.Context(), "key"); errors.As(err, new(*QuarantineError)) {
 		t.Errorf("Inspect = %v", err)
 	}
 	if got := fmt.Sprint(l.sent); got != "[EVALSHA EVALSHA EVALSHA]" {

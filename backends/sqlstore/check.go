@@ -96,26 +96,22 @@ func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
 			r.find(ProblemClock, true, "each of its nodes judges the end of a lease by its own clock", "the server is %s", r.Version)
 		}
 	}
-	there, unlogged, err := s.parts(ctx)
+	is, err := s.installed(ctx)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	version, err := s.version(ctx, there)
+	version, err := s.version(ctx, is.parts)
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
 	want := postgresqlParts(PostgreSQLSchema())
-	r.install(version, want, there)
-	role, denied, err := s.denied(ctx, want)
-	if err != nil {
-		return r, fmt.Errorf("lockstep: check: %w", err)
+	r.install(version, want, is.parts)
+	if all := is.lacks(want); len(all) > 0 {
+		r.find(ProblemInstall, true, "calls fail: give the role the rights that PostgreSQLGrants lists", "the role %s lacks %s", is.role, listed(all))
 	}
-	if len(denied) > 0 {
-		r.find(ProblemInstall, true, "calls fail: give the role the rights that PostgreSQLGrants lists", "the role %s lacks %s", role, listed(denied))
-	}
-	if len(unlogged) > 0 {
+	if len(is.unlogged) > 0 {
 		r.find(ProblemPersistence, true, "a crash empties it: locks and permits that are held are granted again, and numbers begin anew",
-			"UNLOGGED: %s", strings.Join(unlogged, ", "))
+			"UNLOGGED: %s", strings.Join(is.unlogged, ", "))
 	}
 	if fsync != "on" || pages != "on" {
 		r.find(ProblemPersistence, true, "a power cut makes it forget or damage locks that are held", "fsync is %s, full_page_writes is %s", fsync, pages)

@@ -158,44 +158,50 @@ func typeName(text string) string {
 	return strings.TrimPrefix(text, "lockstep.")
 }
 
-// parts are those that are there, and the tables that are UNLOGGED.
-func (s *PostgreSQL) parts(ctx context.Context) (all []part, unlogged []string, err error) {
-	var text string
-	if err := s.exec.Row(ctx, postgresqlPartsThere, nil, &text); err != nil {
-		return nil, nil, s.explain(ctx, err)
-	}
-	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		return nil, nil, fmt.Errorf("unexpected answer about the tables: %w", err)
-	}
-	for i, p := range all {
-		if p.Kind != "table" {
-			continue
-		}
-		if p.Detail == "u" {
-			unlogged = append(unlogged, p.Name)
-		}
-		all[i].Detail = ""
-	}
-	return all, unlogged, nil
+// postgresqlInstalled is what is there.
+type postgresqlInstalled struct {
+	parts    []part
+	unlogged []string // tables
+	role     string   // of the connection
+	denied   []part   // whose Detail is what the role may not do with them
 }
 
-// denied names what Install makes and the role may not use. The role may hold too few rights after an Install
-// that has added something.
-func (s *PostgreSQL) denied(ctx context.Context, want []part) (role string, all []string, err error) {
-	var text string
-	if err := s.exec.Row(ctx, postgresqlDenied, nil, &role, &text); err != nil {
-		return "", nil, s.explain(ctx, err)
-	}
-	var found []part
-	if err := json.Unmarshal([]byte(text), &found); err != nil {
-		return "", nil, fmt.Errorf("unexpected answer about the rights: %w", err)
-	}
-	for _, f := range found {
-		if slices.ContainsFunc(want, func(w part) bool { return w.Kind == f.Kind && w.Name == f.Name }) {
-			all = append(all, fmt.Sprintf("%s on %s", f.Detail, f.Name))
+// lacks names what the role may not do with the parts that Install makes. After an Install that adds something, a
+// role may have too few rights.
+func (is postgresqlInstalled) lacks(want []part) (all []string) {
+	for _, d := range is.denied {
+		if slices.ContainsFunc(want, func(w part) bool { return w.Kind == d.Kind && w.Name == d.Name }) {
+			all = append(all, d.Detail+" on "+d.Name)
 		}
 	}
-	return role, all, nil
+	return all
+}
+
+func (s *PostgreSQL) installed(ctx context.Context) (is postgresqlInstalled, err error) {
+	var text string
+	if err := s.exec.Row(ctx, postgresqlPartsThere, nil, &is.role, &text); err != nil {
+		return is, s.explain(ctx, err)
+	}
+	var all []struct {
+		part
+		Denied string
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return is, fmt.Errorf("unexpected answer about the tables: %w", err)
+	}
+	for _, p := range all {
+		if p.Denied != "" {
+			is.denied = append(is.denied, part{p.Kind, p.Name, p.Denied})
+		}
+		if p.Kind == "table" {
+			if p.Detail == "u" {
+				is.unlogged = append(is.unlogged, p.Name)
+			}
+			p.Detail = ""
+		}
+		is.parts = append(is.parts, p.part)
+	}
+	return is, nil
 }
 
 // version is 1 if none is stored: what is there is older than the versions, or nothing is.
@@ -230,32 +236,23 @@ func partsThere(ctx context.Context, db queryer, query string) (all []part, err 
 	return all, found.Err()
 }
 
-// postgresqlDenied is about the role of the connection. Of the table of versions it reads only.
-const postgresqlDenied = `SELECT current_user::text, coalesce(json_agg(json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail)), '[]')::text FROM (
-	SELECT 'table' AS kind, relname::text AS name, string_agg(named, ', ' ORDER BY n) AS detail
-		FROM pg_class AS c CROSS JOIN unnest('{SELECT, INSERT, UPDATE, DELETE}'::text[]) WITH ORDINALITY AS k (named, n)
-		WHERE relnamespace = to_regnamespace('lockstep') AND relkind IN ('r', 'p') AND NOT has_table_privilege(c.oid, named)
-			AND (relname <> 'version' OR named = 'SELECT')
-		GROUP BY relname
-	UNION ALL
-	SELECT 'function', proname || '(' || coalesce((
-			SELECT string_agg(typname, ', ' ORDER BY n) FROM unnest(proargtypes) WITH ORDINALITY AS k (kind, n)
-			JOIN pg_type AS t ON t.oid = kind), '') || ')', 'EXECUTE' FROM pg_proc AS p
-		WHERE pronamespace = to_regnamespace('lockstep') AND NOT has_function_privilege(p.oid, 'EXECUTE')) AS denied`
-
-// postgresqlPartsThere reads the catalog, which every role may read.
-const postgresqlPartsThere = `SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail)), '[]')::text FROM (
-	SELECT 'table' AS kind, relname::text AS name, relpersistence::text AS detail FROM pg_class
+// postgresqlPartsThere reads the catalog, which every role may read. Of the table of versions a store reads only.
+const postgresqlPartsThere = `SELECT current_user::text, coalesce(json_agg(
+		json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail, 'denied', denied)), '[]')::text FROM (
+	SELECT 'table' AS kind, relname::text AS name, relpersistence::text AS detail, (
+			SELECT coalesce(string_agg(named, ', ' ORDER BY n), '')
+			FROM unnest('{SELECT, INSERT, UPDATE, DELETE}'::text[]) WITH ORDINALITY AS k (named, n)
+			WHERE NOT has_table_privilege(c.oid, named) AND (relname <> 'version' OR named = 'SELECT')) AS denied FROM pg_class AS c
 		WHERE relnamespace = to_regnamespace('lockstep') AND relkind IN ('r', 'p')
 	UNION ALL
-	SELECT 'column', relname || '.' || attname, typname FROM pg_class AS c
+	SELECT 'column', relname || '.' || attname, typname, '' FROM pg_class AS c
 		JOIN pg_attribute AS a ON attrelid = c.oid JOIN pg_type AS t ON t.oid = atttypid
 		WHERE relnamespace = to_regnamespace('lockstep') AND relkind IN ('r', 'p', 'c') AND attnum > 0 AND NOT attisdropped
 	UNION ALL
 	SELECT 'index', relname || ' (' || (
 			SELECT string_agg(attname, ', ' ORDER BY n) FROM unnest(indkey) WITH ORDINALITY AS k (number, n)
 			JOIN pg_attribute ON attrelid = indrelid AND attnum = number) || ')',
-		CASE WHEN indisunique THEN 'unique' ELSE '' END FROM pg_class AS c JOIN pg_index ON indrelid = c.oid
+		CASE WHEN indisunique THEN 'unique' ELSE '' END, '' FROM pg_class AS c JOIN pg_index ON indrelid = c.oid
 		WHERE relnamespace = to_regnamespace('lockstep') AND indisvalid AND indpred IS NULL
 	UNION ALL
 	SELECT 'function', proname || '(' || coalesce((
@@ -264,5 +261,6 @@ const postgresqlPartsThere = `SELECT coalesce(json_agg(json_build_object('kind',
 		concat_ws('; ', lanname, provolatile, coalesce((
 			SELECT string_agg(proargnames[n] || ' ' || typname, ', ' ORDER BY n)
 			FROM unnest(coalesce(proallargtypes, proargtypes::oid[])) WITH ORDINALITY AS k (kind, n) JOIN pg_type AS t ON t.oid = kind), ''),
-			pronargdefaults, md5(prosrc)) FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
+			pronargdefaults, md5(prosrc)),
+		CASE WHEN has_function_privilege(p.oid, 'EXECUTE') THEN '' ELSE 'EXECUTE' END FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang
 		WHERE pronamespace = to_regnamespace('lockstep')) AS parts`

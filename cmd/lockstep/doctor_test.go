@@ -271,6 +271,13 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 	expect(t, doctor(t, store), "persistence", "UNLOGGED", true)
 	sql("ALTER TABLE lockstep.lock SET LOGGED")
 
+	sql("CREATE ROLE app LOGIN", "GRANT USAGE ON SCHEMA lockstep TO app", "GRANT SELECT ON lockstep.version TO app")
+	asApp := doctor(t, postgres(strings.Replace(s.DSN(), "user=postgres", "user=app", 1)))
+	expect(t, asApp, "install", "the role app lacks", true)
+	if !slices.ContainsFunc(asApp.Findings, func(f finding) bool { return f.Problem == "install" && strings.Contains(f.Remedy, "install -grant") }) {
+		t.Errorf("the remedy of missing rights: %+v", asApp.Findings)
+	}
+
 	pooled := doctor(t, postgres(s.Pooler(t)))
 	expect(t, pooled, "wakes", "", false)
 	standby := s.Standby(t)

@@ -103,14 +103,15 @@ func takeNaps(ttl time.Duration, now func() time.Time, waited func() time.Durati
 	return w.most
 }
 
-// waited is for how long some thread of the machine has waited for a CPU, since it was started. It is 0 where
-// nothing tells it. See https://docs.kernel.org/accounting/psi.html.
+// waited adds up the time since the start of the machine in which a thread waited for a CPU, or several did. It is
+// the total of the first line of the file, which begins with the word "some". On systems without the file it is 0.
+// See https://docs.kernel.org/accounting/psi.html.
 func waited() time.Duration {
 	text, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {
 		return 0
 	}
-	_, total, _ := strings.Cut(string(text), "total=") // the first line is that of some
+	_, total, _ := strings.Cut(string(text), "total=")
 	total, _, _ = strings.Cut(total, "\n")
 	us, err := strconv.ParseInt(total, 10, 64)
 	if err != nil {
