@@ -67,7 +67,7 @@ func TestAConnectionWithAGrantOnItsWayIsNotMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay := redistest.NewRelay(t, server.Addr().String())
-	conn := dial(t, "nats://"+relay.Addr())
+	conn := dial(t, "nats://"+relay.Addr(), nats.Name("app"))
 	t.Cleanup(relay.CutAll)
 	store := natsstore.New(conn)
 	for _, key := range []string{"a", "b"} {
@@ -75,6 +75,7 @@ func TestAConnectionWithAGrantOnItsWayIsNotMadeAgain(t *testing.T) {
 			t.Fatalf("SetNX = %+v, %v", r, err)
 		}
 	}
+	answered(t, server, store)
 	relay.Forsake()
 	if r, err := store.SetNX(t.Context(), "c", "token", 20*time.Second); err == nil {
 		t.Fatalf("SetNX on a silent connection = %+v", r)

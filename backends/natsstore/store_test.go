@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func grant(t *testing.T, store backends.Store, key, value string, ttl time.Duration) {
+func grant(t testing.TB, store backends.Store, key, value string, ttl time.Duration) {
 	t.Helper()
 	if r, err := store.SetNX(t.Context(), key, value, ttl); err != nil || !r.OK {
 		t.Fatalf("SetNX = %+v, %v", r, err)

@@ -42,7 +42,7 @@ func closes(t testing.TB, store backends.Store, closed func()) {
 }
 
 // Certificates are of a server, and of those who trust it.
-func Certificates(t *testing.T) (server, client *tls.Config) {
+func Certificates(t testing.TB) (server, client *tls.Config) {
 	pki := httptest.NewTLSServer(nil)
 	t.Cleanup(pki.Close)
 	roots := x509.NewCertPool()
