@@ -101,19 +101,31 @@ func TestACLSufficesAndIsMinimal(t *testing.T) {
 						t.Fatalf("superfluous: the page names nothing that is refused without %s", permission)
 					}
 					for shape := range v.keys {
-						for operation, err := range live(t, shape, without(full, permission)) {
-							want := row(permission)[operation]
-							if !v.covers(permission, shape) {
-								want = ""
+						// A waiter that a busy machine makes late meets more of a script: see
+						// TestACLOfLateWaiters. What the page says wrongly is refused each time.
+						for take := 1; ; take++ {
+							var wrong []string
+							for operation, err := range live(t, shape, without(full, permission)) {
+								want := row(permission)[operation]
+								if !v.covers(permission, shape) {
+									want = ""
+								}
+								switch {
+								case want == refused && !isPermanent(err, "NOPERM"):
+									wrong = append(wrong, fmt.Sprintf("%s of %q = %v, want NOPERM", operation, shape, err))
+								case want == nobodyTold && !errors.Is(err, errNobodyTold):
+									wrong = append(wrong, fmt.Sprintf("%s of %q = %v, but the page says that it works and nobody is told", operation, shape, err))
+								case want == "" && err != nil:
+									wrong = append(wrong, fmt.Sprintf("%s of %q = %v, which the page does not say", operation, shape, err))
+								}
 							}
-							switch {
-							case want == refused && !isPermanent(err, "NOPERM"):
-								t.Errorf("%s of %q = %v, want NOPERM", operation, shape, err)
-							case want == nobodyTold && !errors.Is(err, errNobodyTold):
-								t.Errorf("%s of %q = %v, but the page says that it works and nobody is told", operation, shape, err)
-							case want == "" && err != nil:
-								t.Errorf("%s of %q = %v, which the page does not say", operation, shape, err)
+							if len(wrong) == 0 {
+								break
 							}
+							if take == 3 {
+								t.Fatal(strings.Join(wrong, "\n"))
+							}
+							t.Logf("asked again: %s", strings.Join(wrong, "\n"))
 						}
 					}
 				})

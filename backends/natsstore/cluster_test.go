@@ -41,14 +41,14 @@ type member struct {
 
 // start starts so many servers, and makes a stream with as many replicas. settings are lines of the
 // part jetstream of their configuration.
-func start(t *testing.T, members int, settings ...string) *cluster {
+func start(t testing.TB, members int, settings ...string) *cluster {
 	t.Helper()
 	return startProgram(t, os.Args[0], members, settings...)
 }
 
 // startProgram is start with servers that run program, a test binary of this package. If goclock has built
 // it, moveClock moves the clock of a server.
-func startProgram(t *testing.T, program string, members int, settings ...string) *cluster {
+func startProgram(t testing.TB, program string, members int, settings ...string) *cluster {
 	t.Helper()
 	c := &cluster{}
 	for i := range members {
@@ -106,7 +106,7 @@ func (c *cluster) url() string {
 	return strings.Join(all, ",")
 }
 
-func port(t *testing.T) *daemon.Port {
+func port(t testing.TB) *daemon.Port {
 	t.Helper()
 	p, err := daemon.ReservePort()
 	if err != nil {
@@ -117,7 +117,7 @@ func port(t *testing.T) *daemon.Port {
 }
 
 // start starts the process of a server, and returns when it takes connections.
-func (m *member) start(t *testing.T) {
+func (m *member) start(t testing.TB) {
 	t.Helper()
 	cmd := child.Program(t, m.program, "TestProcess", m.clock, "NATS_CONFIG="+m.config())
 	cmd.Args = append(cmd.Args, "-test.timeout=30m")
@@ -137,7 +137,7 @@ func (m *member) start(t *testing.T) {
 }
 
 // volatile starts the server again, with a disk that keeps what is synced from now on.
-func (m *member) volatile(t *testing.T) {
+func (m *member) volatile(t testing.TB) {
 	t.Helper()
 	m.kill()
 	m.disk = powercut.NewDisk(m.store())
@@ -145,7 +145,7 @@ func (m *member) volatile(t *testing.T) {
 }
 
 // cutPower is kill, and takes what was not synced.
-func (m *member) cutPower(t *testing.T) {
+func (m *member) cutPower(t testing.TB) {
 	t.Helper()
 	m.kill()
 	if err := m.disk.Cut(); err != nil {
@@ -157,7 +157,7 @@ func (m *member) kill()   { m.proc.Kill() }
 func (m *member) resume() { m.proc.Resume() }
 
 // pause returns when all threads of the server have stopped.
-func (m *member) pause(t *testing.T) {
+func (m *member) pause(t testing.TB) {
 	t.Helper()
 	if err := m.proc.Pause(); err != nil {
 		t.Fatalf("server %s: %v", m.name, err)
@@ -165,7 +165,7 @@ func (m *member) pause(t *testing.T) {
 }
 
 // leader is the server that leads the stream now, as the other servers say.
-func (c *cluster) leader(t *testing.T) *member {
+func (c *cluster) leader(t testing.TB) *member {
 	t.Helper()
 	var found *member
 	eventually(t, "the stream has a leader", func() bool {
@@ -179,7 +179,7 @@ func (c *cluster) leader(t *testing.T) *member {
 	return found
 }
 
-func leaderOf(t *testing.T, conn *nats.Conn) string {
+func leaderOf(t testing.TB, conn *nats.Conn) string {
 	t.Helper()
 	if info := stream(t, conn); info != nil {
 		return info.Cluster.Leader
@@ -188,7 +188,7 @@ func leaderOf(t *testing.T, conn *nats.Conn) string {
 }
 
 // stream is what its leader says of it; nil: it did not answer.
-func stream(t *testing.T, conn *nats.Conn) *jetstream.StreamInfo {
+func stream(t testing.TB, conn *nats.Conn) *jetstream.StreamInfo {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	if err != nil {

@@ -102,7 +102,7 @@ type link struct {
 	open map[net.Conn]bool
 }
 
-func newLink(t *testing.T, from, to int, target string) *link {
+func newLink(t testing.TB, from, to int, target string) *link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

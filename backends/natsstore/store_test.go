@@ -224,32 +224,35 @@ func TestErrorsTellTheirClass(t *testing.T) {
 }
 
 func TestTheOutcomeOfACallThatIsNotAnsweredIsUnknown(t *testing.T) {
-	c := start(t, 1, byDefault)
-	store := natsstore.New(c.conn)
-	c.members[0].pause(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := store.SetNX(ctx, "k", "token", time.Minute/2)
-	if !errors.Is(err, context.DeadlineExceeded) || isPermanent(err) || isUnsent(err) {
-		t.Errorf("after the deadline: %v", err)
-	}
-	lost := make(chan error, 1)
-	go func() {
-		_, err := store.SetNX(context.Background(), "other", "token", time.Minute/2)
-		lost <- err
-	}()
-	select { // the pings of this connection find out after two seconds
-	case err := <-lost:
-		if err == nil || isPermanent(err) || isUnsent(err) || !strings.Contains(err.Error(), "unknown") {
-			t.Errorf("with a ctx that has no end: %v", err)
+	// The pings of this connection find out after two seconds: both calls must have begun by then.
+	trial.WhileBusy(t, 2*time.Second, func(t testing.TB, _ time.Duration) {
+		c := start(t, 1, byDefault)
+		store := natsstore.New(c.conn)
+		c.members[0].pause(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err := store.SetNX(ctx, "k", "token", time.Minute/2)
+		if !errors.Is(err, context.DeadlineExceeded) || isPermanent(err) || isUnsent(err) {
+			t.Errorf("after the deadline: %v", err)
 		}
-	case <-time.After(patience):
-		t.Error("a call with a ctx that has no end does not return")
-	}
-	c.members[0].resume()
-	eventually(t, "the late grant is found, and removed", func() bool {
-		ok, err := store.DeleteIf(t.Context(), "k", "token")
-		return ok && err == nil
+		lost := make(chan error, 1)
+		go func() {
+			_, err := store.SetNX(context.Background(), "other", "token", time.Minute/2)
+			lost <- err
+		}()
+		select {
+		case err := <-lost:
+			if err == nil || isPermanent(err) || isUnsent(err) || !strings.Contains(err.Error(), "unknown") {
+				t.Errorf("with a ctx that has no end: %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("a call with a ctx that has no end does not return")
+		}
+		c.members[0].resume()
+		eventually(t, "the late grant is found, and removed", func() bool {
+			ok, err := store.DeleteIf(t.Context(), "k", "token")
+			return ok && err == nil
+		})
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -44,72 +45,75 @@ func usedUpPool(t *testing.T, h Harness) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var opts []redisstore.Option
-			to := Server{Pool: usedUp, Timeout: 2 * blocksFor}
-			var server *redistest.Server
-			switch use.servers {
-			case none:
-				server = redistest.Start(t)
-			case one:
-				server = redistest.StartSentinel(t, 1).Master()
-				opts = append(opts, redisstore.WithReplicas(1, time.Second))
-			case cluster:
-				server = redistest.StartCluster(t, 3, 0).Master("{app}")
-				to.Cluster = true
-			}
-			to.Addr = server.Addr()
-			c := h.Connect(t, to)
-			store := c.New(opts...)
-			var held []*locker.Lock
-			for i, locks := range []*locker.Client{
-				locker.New(single.New(store), locker.WithTTL(8*time.Second)),
-				locker.New(single.New(store), locker.WithTTL(12*time.Second)),
-				locker.New(fenced.New(store), locker.WithTTL(12*time.Second)),
-			} {
-				for j := range 2 {
-					l, err := locks.Lock(t.Context(), fmt.Sprint("{app}held", i, j))
-					if err != nil {
-						t.Fatal(err)
+			// On a machine that stands still, attempts end by their limit, or the locks by their TTL.
+			trial.WhileBusy(t, triedFor, func(t testing.TB, triedFor time.Duration) {
+				var opts []redisstore.Option
+				to := Server{Pool: usedUp, Timeout: 2 * blocksFor}
+				var server *redistest.Server
+				switch use.servers {
+				case none:
+					server = redistest.Start(t)
+				case one:
+					server = redistest.StartSentinel(t, 1).Master()
+					opts = append(opts, redisstore.WithReplicas(1, time.Second))
+				case cluster:
+					server = redistest.StartCluster(t, 3, 0).Master("{app}")
+					to.Cluster = true
+				}
+				to.Addr = server.Addr()
+				c := h.Connect(t, to)
+				store := c.New(opts...)
+				var held []*locker.Lock
+				for i, locks := range []*locker.Client{
+					locker.New(single.New(store), locker.WithTTL(8*time.Second)),
+					locker.New(single.New(store), locker.WithTTL(12*time.Second)),
+					locker.New(fenced.New(store), locker.WithTTL(12*time.Second)),
+				} {
+					for j := range 2 {
+						l, err := locks.Lock(t.Context(), fmt.Sprint("{app}held", i, j))
+						if err != nil {
+							t.Fatal(err)
+						}
+						held = append(held, l)
 					}
-					held = append(held, l)
 				}
-			}
-			stop := occupy(t, server, c.Executor, use.commands, use.each)
-			others := locker.New(single.New(store), locker.WithTTL(triedFor))
-			refused := 0
-			for end := time.Now().Add(usedUpFor); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				began := time.Now()
-				l, err := others.TryLock(context.Background(), "{app}other")
-				switch {
-				case err == nil:
-					err = l.Unlock(context.Background())
-				case isExhausted(err):
-					refused++
-					err = nil
+				stop := occupy(t, server, c.Executor, use.commands, use.each)
+				others := locker.New(single.New(store), locker.WithTTL(triedFor))
+				refused := 0
+				for end := time.Now().Add(usedUpFor); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+					began := time.Now()
+					l, err := others.TryLock(context.Background(), "{app}other")
+					switch {
+					case err == nil:
+						err = l.Unlock(context.Background())
+					case isExhausted(err):
+						refused++
+						err = nil
+					}
+					// The error of the pool comes before the limit. A machine that has stood still lets the limit win.
+					if took := time.Since(began); err != nil && took < triedFor {
+						t.Errorf("%v after %v; want a lock, or pool_exhausted and that nothing was sent", err, took)
+					}
 				}
-				// The error of the pool comes before the limit. A machine that has stood still lets the limit win.
-				if took := time.Since(began); err != nil && took < triedFor {
-					t.Errorf("%v after %v; want a lock, or pool_exhausted and that nothing was sent", err, took)
+				if (refused == 0) != h.Shares && use.commands == usedUp {
+					t.Errorf("%d attempts found the pool used up", refused)
 				}
-			}
-			if (refused == 0) != h.Shares && use.commands == usedUp {
-				t.Errorf("%d attempts found the pool used up", refused)
-			}
-			for _, l := range held {
-				if err := l.Context().Err(); err != nil {
-					t.Errorf("%s is lost: %v", l.Key(), context.Cause(l.Context()))
-				} else if err := l.Unlock(context.Background()); err != nil {
-					t.Errorf("Unlock of %s = %v", l.Key(), err)
+				for _, l := range held {
+					if err := l.Context().Err(); err != nil {
+						t.Errorf("%s is lost: %v", l.Key(), context.Cause(l.Context()))
+					} else if err := l.Unlock(context.Background()); err != nil {
+						t.Errorf("Unlock of %s = %v", l.Key(), err)
+					}
 				}
-			}
-			stop()
-			l, err := others.Lock(t.Context(), "{app}other")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+				stop()
+				l, err := others.Lock(t.Context(), "{app}other")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
@@ -123,7 +127,7 @@ func isExhausted(err error) bool {
 }
 
 // occupy makes the application use all connections of the pool, until stop.
-func occupy(t *testing.T, server *redistest.Server, e driver.Executor, commands int, each time.Duration) (stop func()) {
+func occupy(t testing.TB, server *redistest.Server, e driver.Executor, commands int, each time.Duration) (stop func()) {
 	t.Helper()
 	var all sync.WaitGroup
 	over, end := context.WithCancel(context.Background())

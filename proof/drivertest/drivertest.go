@@ -130,7 +130,7 @@ func (h Harness) open(t *testing.T, to Server, opts ...redisstore.Option) *redis
 // patience is how long a test waits for what must happen on any machine.
 var patience = 20 * time.Second
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -172,7 +172,7 @@ func release(t *testing.T, store *redisstore.Store, key string) {
 }
 
 // do sends a command past the adapter.
-func do(t *testing.T, server *redistest.Server, args ...string) any {
+func do(t testing.TB, server *redistest.Server, args ...string) any {
 	t.Helper()
 	reply, err := server.Do(args...)
 	if err != nil {
