@@ -116,7 +116,7 @@ func TestAMemberThatFallsSilentKeepsNoWaiter(t *testing.T) {
 				}
 				fault(t, all[i])
 				if err := held.Unlock(t.Context()); err != nil {
-					t.Fatal(err)
+					t.Logf("its lease ends by itself: %v", err)
 				}
 				began := time.Now()
 				l, err := locks.Lock(t.Context(), key, locker.WithWait(patience))

@@ -65,7 +65,7 @@ func TestWordsOfErrors(t *testing.T) {
 				proxy = silent.Before(t, to)
 				to = proxy.Addr()
 			}
-			config := clientv3.Config{Endpoints: []string{"http://nobody:" + password + "@" + to}, Username: c.user, Password: password}
+			config := clientv3.Config{Endpoints: []string{"http://nobody:" + password + "@" + to}, Username: c.user, Password: password, DialTimeout: patience}
 			if c.user == "" {
 				config.Password = ""
 			}

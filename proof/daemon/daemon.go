@@ -75,7 +75,7 @@ func (p *Process) Await(ready func(log string) bool) error {
 	}
 }
 
-const readyLimit = 30 * time.Second
+const readyLimit = 2 * time.Minute // for a busy machine
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

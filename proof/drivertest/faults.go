@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/quarantinetest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/proof/wiretest"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
@@ -186,12 +187,20 @@ func lateReply(t *testing.T, h Harness) {
 	for _, end := range h.endings() {
 		for _, fault := range faults {
 			key := end.name + fault.Fault.String()
-			proxy.Add(fault)
-			ctx, cancel := end.start(t.Context())
-			if r, err := store.SetNX(ctx, key, "token", 20*time.Second); r.OK || !errors.Is(err, end.want) {
-				t.Errorf("%s: SetNX = %v, %v", key, r, err)
+			for take := 1; ; take++ { // on a machine that stands still, the reply comes before the end of the ctx
+				proxy.Add(fault)
+				ctx, cancel := end.start(t.Context())
+				r, err := store.SetNX(ctx, key, "token", 20*time.Second)
+				cancel()
+				if r.OK && err == nil && take < trial.Takes {
+					release(t, store, key)
+					continue
+				}
+				if r.OK || !errors.Is(err, end.want) {
+					t.Errorf("%s: SetNX = %v, %v", key, r, err)
+				}
+				break
 			}
-			cancel()
 			if r, err := store.SetNX(t.Context(), "held", "other", 20*time.Second); r.OK || err != nil {
 				t.Errorf("%s: the next SetNX = %v, %v", key, r, err)
 			}

@@ -198,7 +198,7 @@ func moved(t *testing.T, a Adapter) {
 	name.to(second.Addr())
 	// The connections to the first server go on, and it is still a master. Only a new connection
 	// shows the change.
-	_ = store.Watch(t.Context(), "key", func() {})
+	await(t, "a new connection", func() bool { return store.Watch(t.Context(), "key", func() {}) == nil })
 	refused := awaitQuarantine(t, store)
 	awaitGrant(t, store, refused)
 	for i := range 20 {
