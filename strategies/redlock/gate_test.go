@@ -224,6 +224,34 @@ func TestANodeThatDoesNotAnswerGetsOnlyProbes(t *testing.T) {
 	}
 }
 
+// A node may have many calls under way because many attempts are: that does not hold it back.
+func TestASlowNodeIsAskedByAllOfManyAttemptsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := newNodes(5)
+		for _, n := range nodes {
+			n.set("acquire", behaviour{after: 10 * time.Millisecond})
+		}
+		nodes[4].set("acquire", behaviour{after: 5 * time.Second})
+		l := quorumOf(t, nodes)
+		const atOnce = 100
+		for wave := range 2 { // in the second one, the slow node has not answered the first
+			var all sync.WaitGroup
+			for i := range atOnce {
+				all.Go(func() {
+					req := request()
+					req.Key = fmt.Sprint(wave, "key", i)
+					mustAcquire(t, l, req)
+				})
+			}
+			all.Wait()
+		}
+		if n := nodes[4].count("acquire"); n != 2*atOnce {
+			t.Errorf("%d of %d attempts have asked the slow node", n, 2*atOnce)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestOneFailureDoesNotStopAttemptsOnAQuorumOfAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores, l := shakyQuorum(t, 3, redlock.WithQuorum(3))
