@@ -158,7 +158,8 @@ func (d *disturber) still() {
 	}
 }
 
-// settle waits, but not for ever: a request may hang in a fault.
+// settle waits, but not for ever: a request may hang in a fault, or was never sent. It does not wait twice for
+// the same: a sentence with hundreds of attempts deletes a key of each.
 func (d *disturber) settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,6 +174,32 @@ func (d *disturber) settle() {
 	for !late && slices.ContainsFunc(slices.Collect(maps.Values(d.sent)), func(n int) bool { return n > 0 }) {
 		d.heard.Wait()
 	}
+	if late {
+		clear(d.sent)
+	}
+}
+
+func TestADisturbanceWaitsOnceForARequestThatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disturber{sent: map[string]int{"a": 1, "b": 5}}
+		d.heard.L = &d.mu
+		began := time.Now()
+		for range 100 {
+			d.settle()
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("100 disturbances waited for %v; want 2s in all", took)
+		}
+		d.count("c", 1)
+		go func() {
+			time.Sleep(time.Second)
+			d.count("c", -1)
+		}()
+		began = time.Now()
+		if d.settle(); time.Since(began) != time.Second {
+			t.Errorf("a request that comes after a second was waited for %v", time.Since(began))
+		}
+	})
 }
 
 func (d *disturber) count(token string, by int) {
