@@ -180,9 +180,16 @@ func TestABrokenStrategyIsReported(t *testing.T) {
 				all = togetherScenarios
 			}
 			sc, _ := scenarioNamed(all, c.column)
-			report := Report{Tables: []Table{{Results: []Result{{Row: r, Cells: []Cell{playAlone(t, r, sc)}}}}}}
-			err := report.fault(Matrix{c.row: Expected[c.like]})
-			if want := c.row + ", " + c.column + ": " + c.says; err == nil || !strings.Contains(err.Error(), want) {
+			// On a busy machine the processes may miss the moment in which the strategy is wrong.
+			want, err := c.row+", "+c.column+": "+c.says, error(nil)
+			for range 3 {
+				report := Report{Tables: []Table{{Results: []Result{{Row: r, Cells: []Cell{playAlone(t, r, sc)}}}}}}
+				if err = report.fault(Matrix{c.row: Expected[c.like]}); err != nil {
+					break
+				}
+				t.Log("played again: nothing was wrong")
+			}
+			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
 			}
 		})
