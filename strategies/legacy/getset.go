@@ -37,8 +37,9 @@ import (
 //
 // The documentation has no extension. This one is ours, and reports a loss where it can be seen.
 // The documentation does not say either whether to repeat a DEL whose reply was lost. Here the
-// second release uses WATCH, GET, MULTI, DEL, EXEC, if our stamp is still there. So does the release
-// at the end of a minimum hold ([locker.WithMinHold]), which comes as the lease ends.
+// second release uses WATCH, GET, MULTI, DEL, EXEC, if our stamp is still there. So does a release
+// that comes as the lease ends: at the end of a minimum hold ([locker.WithMinHold]), or of what a
+// lost lock is kept for until Unlock.
 //
 // The store does not show whose a lock is. So the Locker keeps the stamps of its grants in memory
 // until they are released or past. Only that Locker can extend or release them.
@@ -232,10 +233,10 @@ func (g *getSet) Release(ctx context.Context, lease contract.Lease) error {
 }
 
 // delete sends the recipe's DEL once. A repeat compares first: the DEL before it may have been
-// executed. So does the Release after a minimum hold: it is sent as the lease ends, and the next
-// holder may be there before it.
+// executed. So does a Release that is sent as the lease ends, since the next holder may be there
+// before it: one after a minimum hold, or after the end of a lease whose stamp is not yet past.
 func (g *getSet) delete(ctx context.Context, lease contract.Lease, ours *stamps) (ok bool, err error) {
-	if ours.firstRelease() && !contract.CallOf(ctx).Kept() {
+	if ours.firstRelease() && !lease.Ended() && !contract.CallOf(ctx).Kept() {
 		return g.store.Delete(ctx, lease.Key)
 	}
 	value, found, err := g.store.Get(ctx, lease.Key)

@@ -211,26 +211,35 @@ func TestExtendThatOverwritesAnotherIsLost(t *testing.T) {
 	}
 }
 
-// The Release at the end of a minimum hold is sent as the stamp gets past. Here the next holder takes
-// the lock before it arrives.
-func TestReleaseAfterAMinimumHoldLeavesTheNextHolderAlone(t *testing.T) {
-	for _, arrives := range []backendtest.Op{backendtest.Get, backendtest.TxDeleteIf} {
-		store := inMemory()
-		faults := new(backendtest.Faults)
-		l := legacy.GetSet(faults.Legacy(store.Legacy()))
-		lease := grant(t, l, long)
-		var next string
-		faults.Once(arrives, func(ctx context.Context, execute func(context.Context) error) error {
-			store.Delete("key")
-			grant(t, legacy.GetSet(store.Legacy()), long/2)
-			next = stored(t, store)
-			return execute(ctx)
-		})
-		if err := l.Release(calls.With(t.Context(), calls.Kept), lease); !errors.Is(err, locker.ErrLost) {
-			t.Errorf("Release = %v", err)
-		}
-		if got := stored(t, store); next == "" || got != next {
-			t.Errorf("before %s: the stamp is %q; want %q", arrives, got, next)
+// A Release at the end of a minimum hold, or of the lease, is sent as the stamp gets past. Here the next
+// holder takes the lock before it arrives.
+func TestReleaseAsTheLeaseEndsLeavesTheNextHolderAlone(t *testing.T) {
+	kept := func(t *testing.T, _ contract.Lease) context.Context { return calls.With(t.Context(), calls.Kept) }
+	ended := func(t *testing.T, lease contract.Lease) context.Context {
+		time.Sleep(time.Until(lease.Expires)) // the stamp is past a margin later
+		return t.Context()
+	}
+	for _, ends := range []func(*testing.T, contract.Lease) context.Context{kept, ended} {
+		for _, arrives := range []backendtest.Op{backendtest.Get, backendtest.TxDeleteIf} {
+			synctest.Test(t, func(t *testing.T) {
+				store := inMemory()
+				faults := new(backendtest.Faults)
+				l := legacy.GetSet(faults.Legacy(store.Legacy()))
+				lease := grant(t, l, long)
+				var next string
+				faults.Once(arrives, func(ctx context.Context, execute func(context.Context) error) error {
+					store.Delete("key")
+					grant(t, legacy.GetSet(store.Legacy()), long/2)
+					next = stored(t, store)
+					return execute(ctx)
+				})
+				if err := l.Release(ends(t, lease), lease); !errors.Is(err, locker.ErrLost) {
+					t.Errorf("Release = %v", err)
+				}
+				if got := stored(t, store); next == "" || got != next {
+					t.Errorf("before %s: the stamp is %q; want %q", arrives, got, next)
+				}
+			})
 		}
 	}
 }
