@@ -166,8 +166,8 @@ type postgresqlInstalled struct {
 	denied   []part   // whose Detail is what the role may not do with them
 }
 
-// lacks names what the role may not do with the parts that Install makes. After an Install that adds something, a
-// role may have too few rights.
+// lacks names what the role may not do with the parts that Install makes. After an Install that adds
+// something, a role may have too few rights.
 func (is postgresqlInstalled) lacks(want []part) (all []string) {
 	for _, d := range is.denied {
 		if slices.ContainsFunc(want, func(w part) bool { return w.Kind == d.Kind && w.Name == d.Name }) {
@@ -236,7 +236,8 @@ func partsThere(ctx context.Context, db queryer, query string) (all []part, err 
 	return all, found.Err()
 }
 
-// postgresqlPartsThere reads the catalog, which every role may read. Of the table of versions a store reads only.
+// postgresqlPartsThere reads the catalog, which every role may read. Of the table of versions a store
+// reads only.
 const postgresqlPartsThere = `SELECT current_user::text, coalesce(json_agg(
 		json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail, 'denied', denied)), '[]')::text FROM (
 	SELECT 'table' AS kind, relname::text AS name, relpersistence::text AS detail, (

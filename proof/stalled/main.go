@@ -6,11 +6,12 @@
 //	go build -o /tmp/stalled ./proof/stalled
 //	go test -exec '/tmp/stalled 600ms 100ms' ./backends/goredis
 //
-// The process is stopped for 600 ms, then runs for 100 ms. What it starts, such as servers, goes on. A test that
-// fails so and finds no second holder expects that its process is never late: let it wait for what it needs, or
-// run it in [trial.WhileBusy]. A test of leases that are shorter than a stop must fail.
+// The process is stopped for 600 ms, then runs for 100 ms. What it starts, such as servers, goes on. A
+// test that fails so and finds no second holder expects that its process is never late: let it wait for
+// what it needs, or run it in [trial.WhileBusy]. A test of leases that are shorter than a stop must
+// fail.
 //
-// The exit code is that of the command, and 2 if it could not be run.
+// Its exit code is that of the command, or 2 if the command could not be run.
 //
 // [trial.WhileBusy]: https://pkg.go.dev/github.com/lockstep-go/lockstep/proof/trial#WhileBusy
 package main

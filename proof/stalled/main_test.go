@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestProcess is the command that is stopped. It takes naps, and ends with an exit code that tells whether one
-// of them was as long as a stop.
+// TestProcess is the command that is stopped. It takes naps, and ends with an exit code that tells
+// whether one of them was as long as a stop.
 func TestProcess(t *testing.T) {
 	if os.Getenv("STALLED_TEST") == "" {
 		t.Skip("it is for TestTheProcessIsStoppedAndItsExitCodeTold")

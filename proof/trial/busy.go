@@ -24,8 +24,9 @@ const (
 // machine does not run loses its locks, and that is right. So if the body fails, and the machine was
 // busy meanwhile, the body runs again with twice the ttl. A goroutine takes naps meanwhile. A nap that
 // is late by a fiftieth of a ttl or more is a pause, and the machine was busy if the pauses within one
-// ttl add up to a tenth of it. A goroutine that sleeps most of the time is served soon, while servers that
-// work wait for a CPU. So a fiftieth of a ttl in which Linux says that threads waited for a CPU is a pause too.
+// ttl add up to a tenth of it. A goroutine that sleeps most of the time is served soon, while servers
+// that work wait for a CPU. So a fiftieth of a ttl in which Linux says that threads waited for a CPU is
+// a pause too.
 //
 // A failure counts at once on a machine that was not busy, and in the last take on any machine. To
 // pass, one take must pass as a whole.
@@ -103,9 +104,9 @@ func takeNaps(ttl time.Duration, now func() time.Time, waited func() time.Durati
 	return w.most
 }
 
-// waited adds up the time since the start of the machine in which a thread waited for a CPU, or several did. It is
-// the total of the first line of the file, which begins with the word "some". On systems without the file it is 0.
-// See https://docs.kernel.org/accounting/psi.html.
+// waited adds up the time since the start of the machine in which a thread waited for a CPU, or several
+// did. It is the total of the first line of the file, which begins with the word "some". On systems
+// without the file it is 0. See https://docs.kernel.org/accounting/psi.html.
 func waited() time.Duration {
 	text, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {

@@ -83,7 +83,8 @@ func TestAPauseAtTheEndOfATakeCounts(t *testing.T) {
 	}
 }
 
-// All naps end in time, and threads wait for a CPU meanwhile: for a part of each nap, in some of the parts of a TTL.
+// All naps end in time, and threads wait for a CPU meanwhile: for a part of each nap, in some of the
+// parts of a TTL.
 func TestThreadsThatWaitForACPUAreAPause(t *testing.T) {
 	const ttl = pausePart * 5 * nap // so five naps are a part that counts
 	for _, c := range []struct {

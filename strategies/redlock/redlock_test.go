@@ -158,8 +158,8 @@ func (d *disturber) still() {
 	}
 }
 
-// settle waits, but not for ever: a request may hang in a fault, or was never sent. It does not wait twice for
-// the same: a sentence with hundreds of attempts deletes a key of each.
+// settle waits, but not for ever: a request may hang in a fault, or was never sent. It does not wait
+// twice for the same: a sentence with hundreds of attempts deletes a key of each.
 func (d *disturber) settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
