@@ -79,8 +79,13 @@ func collect(holds func() bool) {
 // forget locks key and drops the Lock. It returns what keep returns.
 //
 //go:noinline
-func forget[T any](t *testing.T, c *locker.Client, key string, keep func(*locker.Lock) T) T {
-	return keep(mustLock(t, c, key))
+func forget[T any](t *testing.T, c *locker.Client, key string, keep func(*locker.Lock) T, opts ...locker.Option) T {
+	return keep(mustLock(t, c, key, opts...))
+}
+
+// longer makes the TTL of each round longer than that of the round before.
+func longer(round int) locker.Option {
+	return locker.WithTTL(time.Duration(1+round) * 600 * time.Millisecond)
 }
 
 func nothing(*locker.Lock) struct{} { return struct{}{} }
@@ -91,7 +96,7 @@ func reported(t *testing.T, n *noted, c *locker.Client, name string) (key string
 	t.Helper()
 	for round := range 20 {
 		key = fmt.Sprint(name, " ", round)
-		done = forget(t, c, key, func(l *locker.Lock) <-chan struct{} { return l.Context().Done() })
+		done = forget(t, c, key, func(l *locker.Lock) <-chan struct{} { return l.Context().Done() }, longer(round))
 		collect(func() bool { return n.count(key) > 0 || n.end(key) != nil })
 		if n.count(key) > 0 {
 			return key, done
@@ -150,7 +155,7 @@ func TestWithoutAbandonedRenewalAnAbandonedLockEndsWithItsLease(t *testing.T) {
 			t.Fatalf("ended with %v", err)
 		}
 		key := fmt.Sprint("key ", round) // a slow machine may have lost the lock of the round before
-		done := forget(t, c, key, func(l *locker.Lock) <-chan struct{} { return l.Context().Done() })
+		done := forget(t, c, key, func(l *locker.Lock) <-chan struct{} { return l.Context().Done() }, longer(round))
 		collect(func() bool { return n.end(key) != nil })
 		<-done
 		err = n.end(key)

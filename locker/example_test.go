@@ -70,7 +70,7 @@ func ExampleWithWait() {
 func ExampleLock_Context() {
 	ctx := context.Background()
 	store := memory.New()
-	locks := locker.New(single.New(store), locker.WithTTL(300*time.Millisecond))
+	locks := locker.New(single.New(store), locker.WithTTL(3*time.Second))
 	l, _ := locks.Lock(ctx, "invoice/42")
 
 	store.Delete("invoice/42") // an operator, or a server that forgets

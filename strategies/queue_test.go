@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/fair"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
@@ -36,41 +37,44 @@ func TestAHandOverCostsFewCommandsHoweverManyWait(t *testing.T) {
 		"writers":         func(s *redisstore.Store) locker.Locker { return rwlock.New(s).Writers() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := redistest.Start(t, redistest.WithArgs("--maxclients", "2000"))
-			conn := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
-			t.Cleanup(func() { conn.Close() })
-			var wg sync.WaitGroup
-			start := make(chan struct{})
-			for range clients {
-				c := locker.New(over(goredis.New(conn)), locker.WithTTL(30*time.Second))
-				wg.Go(func() {
-					<-start
-					for range locks {
-						l, err := c.Lock(t.Context(), "key")
-						if err != nil {
-							t.Error(err)
-							return
+			// On a busy machine the head of the queue may come late for its turn, which costs attempts.
+			trial.WhileBusy(t, 2*time.Second, func(t testing.TB, _ time.Duration) {
+				server := redistest.Start(t, redistest.WithArgs("--maxclients", "2000"))
+				conn := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
+				t.Cleanup(func() { conn.Close() })
+				var wg sync.WaitGroup
+				start := make(chan struct{})
+				for range clients {
+					c := locker.New(over(goredis.New(conn)), locker.WithTTL(30*time.Second))
+					wg.Go(func() {
+						<-start
+						for range locks {
+							l, err := c.Lock(t.Context(), "key")
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							if err := l.Unlock(t.Context()); err != nil {
+								t.Error(err)
+							}
 						}
-						if err := l.Unlock(t.Context()); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			close(start)
-			wg.Wait()
-			calls, grants := sent(t, server), clients*locks
-			t.Logf("%d clients, %d grants: %d commands, %.2f for each grant", clients, grants, calls, float64(calls)/float64(grants))
-			if calls > 4*grants {
-				t.Errorf("%d clients sent %d commands for %d grants; want at most 4 for each", clients, calls, grants)
-			}
+					})
+				}
+				close(start)
+				wg.Wait()
+				calls, grants := sent(t, server), clients*locks
+				t.Logf("%d clients, %d grants: %d commands, %.2f for each grant", clients, grants, calls, float64(calls)/float64(grants))
+				if calls > 4*grants {
+					t.Errorf("%d clients sent %d commands for %d grants; want at most 4 for each", clients, calls, grants)
+				}
+			})
 		})
 	}
 }
 
 // sent returns how many commands a server received, without those of scripts and those that open a
 // connection.
-func sent(t *testing.T, server *redistest.Server) (calls int) {
+func sent(t testing.TB, server *redistest.Server) (calls int) {
 	t.Helper()
 	reply, err := server.Do("INFO", "commandstats")
 	if err != nil {

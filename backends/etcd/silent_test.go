@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/silent"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -47,7 +48,7 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 }
 
 // deaf returns a client without a keep-alive: it never finds that a connection is silent.
-func deaf(t *testing.T, config clientv3.Config) *clientv3.Client {
+func deaf(t testing.TB, config clientv3.Config) *clientv3.Client {
 	t.Helper()
 	config.Logger = zap.NewNop()
 	client, err := clientv3.New(config)
@@ -61,7 +62,7 @@ func deaf(t *testing.T, config clientv3.Config) *clientv3.Client {
 // relays stand before the members of a cluster.
 type relays []*redistest.Proxy
 
-func before(t *testing.T, c *etcdtest.Cluster) (all relays) {
+func before(t testing.TB, c *etcdtest.Cluster) (all relays) {
 	for _, m := range c.Members {
 		all = append(all, redistest.NewRelay(t, m.Addr()))
 	}
@@ -83,7 +84,7 @@ func (all relays) open() (n int) {
 }
 
 // meet asks each member, so that the client has a connection to all that are there.
-func meet(t *testing.T, store *etcd.Store) {
+func meet(t testing.TB, store *etcd.Store) {
 	t.Helper()
 	for range 9 {
 		eventually(t, "a member answers", func() bool {
@@ -98,38 +99,40 @@ func TestAMemberThatFallsSilentKeepsNoWaiter(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, 3, etcdtest.Fast, etcdtest.Steady)
 	holder := locker.New(single.New(etcd.New(dial(t, c.Endpoints()))))
-	for name, fault := range map[string]func(t *testing.T, r *redistest.Proxy){
-		"forgotten":       func(_ *testing.T, r *redistest.Proxy) { r.Forsake() },
-		"silent for good": func(t *testing.T, r *redistest.Proxy) { r.BlackHole(true); t.Cleanup(r.CutAll) },
+	for name, fault := range map[string]func(t testing.TB, r *redistest.Proxy){
+		"forgotten":       func(_ testing.TB, r *redistest.Proxy) { r.Forsake() },
+		"silent for good": func(t testing.TB, r *redistest.Proxy) { r.BlackHole(true); t.Cleanup(r.CutAll) },
 	} {
 		for i := range c.Members {
 			t.Run(name+" "+c.Members[i].Name, func(t *testing.T) {
 				t.Parallel()
-				key := t.Name()
-				all := before(t, c)
-				store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints()}))
-				meet(t, store)
-				locks := locker.New(single.New(store))
-				held, err := holder.Lock(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fault(t, all[i])
-				if err := held.Unlock(t.Context()); err != nil {
-					t.Logf("its lease ends by itself: %v", err)
-				}
-				began := time.Now()
-				l, err := locks.Lock(t.Context(), key, locker.WithWait(patience))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("after %v", time.Since(began).Round(time.Millisecond))
-				if err := l.Extend(t.Context(), 10*time.Second); err != nil {
-					t.Errorf("Extend = %v", err)
-				}
-				if err := l.Unlock(t.Context()); err != nil {
-					t.Errorf("Unlock = %v", err)
-				}
+				trial.WhileBusy(t, locker.DefaultTTL, func(t testing.TB, _ time.Duration) {
+					key := t.Name()
+					all := before(t, c)
+					store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints()}))
+					meet(t, store)
+					locks := locker.New(single.New(store))
+					held, err := holder.Lock(t.Context(), key, locker.WithWait(patience)) // of the take before
+					if err != nil {
+						t.Fatal(err)
+					}
+					fault(t, all[i])
+					if err := held.Unlock(t.Context()); err != nil {
+						t.Logf("its lease ends by itself: %v", err)
+					}
+					began := time.Now()
+					l, err := locks.Lock(t.Context(), key, locker.WithWait(patience))
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Logf("after %v", time.Since(began).Round(time.Millisecond))
+					if err := l.Extend(t.Context(), 10*time.Second); err != nil {
+						t.Errorf("Extend = %v", err)
+					}
+					if err := l.Unlock(t.Context()); err != nil {
+						t.Errorf("Unlock = %v", err)
+					}
+				})
 			})
 		}
 	}

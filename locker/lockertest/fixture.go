@@ -230,23 +230,21 @@ func (x *fixture) livesUntil(lease contract.Lease) {
 // for the ttl. In fake time it always is.
 func (x *fixture) inTime(ttl time.Duration, do func(ttl time.Duration) bool) {
 	x.Helper()
-	for range 4 {
-		if do(ttl) {
+	for ; ; ttl *= 3 {
+		switch {
+		case do(ttl):
 			return
+		case x.Bubble || ttl > x.patience/4:
+			x.Fatalf("the lease ended too soon, or this machine is too slow for a ttl of %v", ttl)
 		}
-		if x.Bubble {
-			break
-		}
-		ttl *= 3
 	}
-	x.Fatalf("the lease ended too soon, or this machine is too slow")
 }
 
 // answered plays a scene about the release of a lock that is gone, each time with another key, until it
 // returns true. In fake time it is played once.
 func (x *fixture) answered(scene func(key string) bool) {
 	x.Helper()
-	for i := range 4 {
+	for i := range 10 {
 		if scene(x.key("gone " + strconv.Itoa(i))) {
 			return
 		}

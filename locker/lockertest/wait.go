@@ -121,6 +121,7 @@ var waitSentences = []sentence{
 			ctx, cancel := context.WithCancelCause(x.Context())
 			waiting := x.waits(ctx, x.client(), g.Key)
 			time.Sleep(limit)
+			time.Sleep(tick) // after a pause of this machine, an attempt is due at the same time
 			x.stillWaits(waiting)
 			cancelled := time.Now()
 			cancel(why)

@@ -62,10 +62,10 @@ func getting(t *testing.T, who string, l locker.Locker, ttl time.Duration) <-cha
 // wantHeld makes one attempt, which must find the lock held.
 func wantHeld(t *testing.T, who string, l locker.Locker, ttl time.Duration) *locker.HeldError {
 	t.Helper()
-	_, err := locker.New(l, locker.WithTTL(ttl)).TryLock(t.Context(), "key")
+	_, err := l.Acquire(t.Context(), request(ttl)) // a Client gives up after the ttl
 	var held *locker.HeldError
 	if !errors.As(err, &held) {
-		t.Fatalf("%s: TryLock = %v, want it held", who, err)
+		t.Fatalf("%s: Acquire = %v, want it held", who, err)
 	}
 	return held
 }
