@@ -23,7 +23,7 @@ func harnessFor(over func(p driver.Pool, addr string) driver.Executor) Harness {
 	connect := func(t testing.TB, to Server) Client {
 		o := []client.DialOption{
 			client.DialUsername(to.User), client.DialPassword(to.Password), client.DialDatabase(to.Database),
-			client.DialReadTimeout(max(time.Second, to.Timeout)),
+			client.DialReadTimeout(max(5*time.Second, to.Timeout)), // on a busy machine too
 		}
 		if to.TLS != nil {
 			o = append(o, client.DialUseTLS(true), client.DialTLSConfig(to.TLS))
@@ -100,7 +100,7 @@ func TestEverySentenceFailsForAnAdapterThatBreaksIt(t *testing.T) {
 	const variable = "DRIVERTEST_DOUBLE"
 	all := sentences()
 	if bug := os.Getenv(variable); bug != "" {
-		patience = 2 * time.Second
+		patience = 5 * time.Second
 		d := doubles[slices.IndexFunc(doubles, func(d double) bool { return d.bug == bug })]
 		h := harnessFor(asItIs)
 		d.harness(&h)
@@ -117,11 +117,17 @@ func TestEverySentenceFailsForAnAdapterThatBreaksIt(t *testing.T) {
 			if d.only != "" {
 				test += "$/^" + d.only
 			}
-			cmd := child.Command(t, test, variable+"="+d.bug)
-			cmd.Args = append(cmd.Args, "-test.timeout=2m")
-			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), d.fails) {
-				t.Errorf("it does not fail by %q, which breaks: %s\n%s", d.fails, d.breaks, out)
+			for take := 1; ; take++ {
+				cmd := child.Command(t, test, variable+"="+d.bug)
+				cmd.Args = append(cmd.Args, "-test.timeout=5m")
+				out, err := cmd.CombinedOutput()
+				if err != nil && strings.Contains(string(out), d.fails) {
+					return
+				}
+				if take == 3 { // a sentence that is judged again on a busy machine may not meet the bug then
+					t.Fatalf("it does not fail by %q, which breaks: %s\n%s", d.fails, d.breaks, out)
+				}
+				t.Logf("take %d did not fail by %q", take, d.fails)
 			}
 		})
 	}

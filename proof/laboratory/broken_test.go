@@ -180,14 +180,16 @@ func TestABrokenStrategyIsReported(t *testing.T) {
 				all = togetherScenarios
 			}
 			sc, _ := scenarioNamed(all, c.column)
-			// On a busy machine the processes may miss the moment in which the strategy is wrong.
+			// On a busy machine the processes may miss the moment in which the strategy is wrong, or come
+			// too late for it.
 			want, err := c.row+", "+c.column+": "+c.says, error(nil)
 			for range 3 {
-				report := Report{Tables: []Table{{Results: []Result{{Row: r, Cells: []Cell{playAlone(t, r, sc)}}}}}}
-				if err = report.fault(Matrix{c.row: Expected[c.like]}); err != nil {
+				cell := playAlone(t, r, sc)
+				report := Report{Tables: []Table{{Results: []Result{{Row: r, Cells: []Cell{cell}}}}}}
+				if err = report.fault(Matrix{c.row: Expected[c.like]}); err != nil && cell.Outcome != NotProduced {
 					break
 				}
-				t.Log("played again: nothing was wrong")
+				t.Logf("played again: %s (%s)", cell.Outcome, cell.Detail)
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want %q", err, want)
