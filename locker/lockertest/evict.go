@@ -58,7 +58,7 @@ func (x *fixture) evicted(end func(l *locker.Lock) error) {
 			x.beneath.Evict(l.Key(), by)
 			began := time.Now()
 			err := end(l)
-			if !errors.Is(err, locker.ErrLost) && x.repeated(began) {
+			if !errors.Is(err, locker.ErrLost) && (x.repeated(began) || !x.Bubble && l.Lease().Ended()) {
 				return false
 			}
 			x.wantLost("an evicted hold", err)

@@ -102,12 +102,13 @@ var transferSentences = []sentence{
 		if x.NoTransfer {
 			return
 		}
-		key, client := x.key("k"), x.client(locker.WithTTL(x.short))
+		var key string
 		var t locker.Ticket
-		x.eventually("Lock and Transfer, before the lease ends", func() bool { // on a busy machine, the lease may end first
-			l, err := client.Lock(x.Context(), key)
+		x.inTime(x.short, func(ttl time.Duration) bool {
+			key = x.key(ttl.String())
+			l, err := x.client(locker.WithTTL(ttl)).Lock(x.Context(), key)
 			if err == nil {
-				if t, err = l.Transfer(x.Context(), x.short); err != nil {
+				if t, err = l.Transfer(x.Context(), ttl); err != nil {
 					_ = l.Unlock(x.Context()) // it may be held as before
 				}
 			}
