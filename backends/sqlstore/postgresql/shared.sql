@@ -43,12 +43,14 @@ END $$;
 CREATE OR REPLACE FUNCTION lockstep.admit(k bytea, me text, n lockstep.tally, reservation bigint, t timestamptz) RETURNS lockstep.tally LANGUAGE plpgsql AS $$
 DECLARE
   w lockstep.waiter;
+  passed bigint := 0; -- the ticket before which nobody is in line: those rows are not read again
 BEGIN
   n.given := 0;
   PERFORM lockstep.tidy(k, t);
   LOOP
-    w := lockstep.head(k);
-    EXIT WHEN w.waiter IS NULL OR w.waiter = me OR NOT lockstep.fits(n, w.holds, w.most);
+    SELECT * INTO w FROM lockstep.waiter WHERE key = k AND ticket > passed AND reserved IS NULL ORDER BY ticket LIMIT 1;
+    EXIT WHEN NOT FOUND OR w.waiter = me OR NOT lockstep.fits(n, w.holds, w.most);
+    passed := w.ticket;
     UPDATE lockstep.waiter SET reserved = lockstep.kept(w, reservation, t) WHERE key = k AND ticket = w.ticket;
     PERFORM lockstep.tell('r', w);
     n.reserved := n.reserved + 1;
