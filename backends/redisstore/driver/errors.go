@@ -74,14 +74,31 @@ func (e *ReplyError) next() string {
 	case e.Connecting && isPassword(e.Text):
 		return "; nothing was sent: check the user name and the password of the client"
 	case e.Connecting:
-		return nothingSent
+		return nothingSent + e.passes()
 	case e.Unsent():
-		return "; nothing was done"
+		return "; nothing was done" + e.passes()
 	case !e.Permanent():
 		return outcomeUnknown
 	}
 	if option := e.without(); option != "" {
 		return "; use " + option
+	}
+	return ""
+}
+
+// passes is what to do against the state of a server that may pass.
+func (e *ReplyError) passes() string {
+	switch e.Code() {
+	case "READONLY", "MASTERDOWN":
+		return ": the server is a replica: give the client the address of the master"
+	case "LOADING":
+		return ": wait until the server has read its data (INFO persistence)"
+	case "BUSY":
+		return ": SCRIPT KILL ends the script that keeps the server busy"
+	case "CLUSTERDOWN":
+		return ": look at the cluster (redis-cli --cluster check)"
+	case "MOVED":
+		return ": the key is on another server of a cluster, which needs a client for clusters"
 	}
 	return ""
 }

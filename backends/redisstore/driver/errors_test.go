@@ -91,7 +91,8 @@ func TestErrorRepliesNameTheServerAndTheNextStep(t *testing.T) {
 	const listed = " (docs/security.md lists what each strategy needs; ACL LOG on the server says what it refused)"
 	for _, c := range []struct{ text, want, kind string }{
 		{"READONLY You can't write against a read only replica.",
-			"server 10.0.0.7:6379: READONLY You can't write against a read only replica; nothing was done", "redis_readonly"},
+			"server 10.0.0.7:6379: READONLY You can't write against a read only replica; nothing was done: the server is a replica: " +
+				"give the client the address of the master", "redis_readonly"},
 		{"OOM command not allowed when used memory > 'maxmemory'. script: 0f1e2d, on @user_script:9.",
 			"server 10.0.0.7:6379: OOM command not allowed when used memory > 'maxmemory'; nothing was done: raise maxmemory of the server, or remove keys", "redis_oom"},
 		{"ERR unknown command `evalsha`, with args beginning with: `f00`", // before Redis 7
@@ -155,7 +156,8 @@ func TestWhatAServerRefusesOnANewConnectionIsKnownNotToBeDone(t *testing.T) {
 		{"WRONGPASS invalid username-password pair or user is disabled.",
 			"server a:1: WRONGPASS invalid username-password pair or user is disabled; check the user name and the password of the client, " +
 				"and that the user is on (ACL LIST)", "permanent"},
-		{"LOADING Redis is loading the dataset in memory", "server a:1: LOADING Redis is loading the dataset in memory; nothing was sent", "not done"},
+		{"LOADING Redis is loading the dataset in memory", "server a:1: LOADING Redis is loading the dataset in memory; " +
+			"nothing was sent: wait until the server has read its data (INFO persistence)", "not done"},
 		{"ERR that nobody knows", "server a:1: ERR that nobody knows; nothing was sent", "not done"},
 	} {
 		err := Connecting(&ReplyError{Addr: "a:1", Text: c.text})
