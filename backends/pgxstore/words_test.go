@@ -56,7 +56,18 @@ func TestWordsOfErrors(t *testing.T) {
 	full := usedUpServer(t)
 	askForPassword(t, admin, server, "intruder")
 	up := net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port()))
-	silent := mute(t)
+	silent, closing, encrypted := mute(t), closingServer(t), withTLS(t, up)
+	withoutTables := pgtest.Start(t, "fsync=off")
+	uninstalled := net.JoinHostPort("127.0.0.1", strconv.Itoa(withoutTables.Port()))
+	// What a disk, or an operator, does to a statement of these roles.
+	admin.exec("CREATE ROLE cramped LOGIN SUPERUSER")
+	admin.exec("CREATE ROLE shot LOGIN SUPERUSER")
+	admin.exec(`CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF session_user = 'cramped' THEN RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; END IF;
+		IF session_user = 'shot' THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+		RETURN NULL;
+	END $$`)
+	admin.exec("CREATE TRIGGER fault BEFORE INSERT OR UPDATE OR DELETE ON lockstep.lock EXECUTE FUNCTION fault()")
 	dsn := func(addr, role string) string {
 		host, port, _ := net.SplitHostPort(addr)
 		return fmt.Sprintf("host=%s port=%s user=%s password=%s dbname=postgres sslmode=disable", host, port, role, password)
@@ -69,16 +80,28 @@ func TestWordsOfErrors(t *testing.T) {
 		limit     time.Duration // of the ctx; negative: it has ended before
 		outcome   string
 		is        error
-		next      string
-		works     string // the calls that work
+		next      string // or the reason of the server
+		also      string // the other one of these
+		usedUp    bool   // the pool
+		works     string // the calls that work, or call/by
 	}{
 		"nobody listens":    {dsn: dsn(nobody, "postgres"), addr: nobody, outcome: notSent, next: "connection refused"},
 		"a silent server":   {dsn: dsn(silent, "postgres"), addr: silent, limit: time.Second, outcome: notSent, is: context.DeadlineExceeded},
 		"a wrong database":  {dsn: strings.Replace(dsn(up, "postgres"), "dbname=postgres", "dbname=none", 1), addr: up, outcome: permanent, next: "does not exist"},
-		"a wrong password":  {dsn: dsn(up, "intruder"), addr: up, outcome: permanent, next: "password authentication failed"},
+		"a wrong password":  {dsn: dsn(up, "intruder"), addr: up, outcome: permanent, next: "password authentication failed", also: "check the user name and the password, and pg_hba.conf"},
 		"a missing right":   {dsn: dsn(up, "stranger"), addr: up, outcome: permanent, next: "lockstep install", works: "Identify"},
 		"the ctx has ended": {dsn: dsn(up, "postgres"), addr: up, warm: true, limit: -1, outcome: notSent, is: context.Canceled},
 		"closed":            {dsn: dsn(up, "postgres"), addr: up, warm: true, closed: true, outcome: notSent, next: "closed"},
+
+		"a name that nobody knows":              {dsn: dsn("no..such:5432", "postgres"), addr: "no..such", outcome: notSent, next: "no such host"},
+		"a role that nobody knows":              {dsn: dsn(up, "unknown"), addr: up, outcome: permanent, next: `role "unknown" does not exist`, also: "check the user name"},
+		"a server without TLS":                  {dsn: dsn(up, "postgres") + " sslmode=require", addr: up, outcome: notSent, next: "server refused TLS connection"},
+		"a certificate that nobody vouches for": {dsn: dsn(encrypted, "postgres") + " sslmode=verify-full", addr: encrypted, outcome: notSent, next: "certificate signed by unknown authority"},
+		"tables that are missing":               {dsn: dsn(uninstalled, "postgres"), addr: uninstalled, outcome: permanent, next: "does not exist", also: "run `lockstep install`", works: "Identify Check"},
+		"a disk that is full":                   {dsn: dsn(up, "cramped"), addr: up, outcome: notSent, next: "No space left on device", also: "make room on the disk of the server", works: onlyRead},
+		"a connection that is lost in a call":   {dsn: dsn(up, "shot"), addr: up, outcome: unknown, next: "terminating connection due to administrator command", also: "the outcome is unknown", works: onlyRead},
+		"a server that shuts down":              {dsn: dsn(closing, "postgres"), addr: closing, outcome: notSent, next: "the database system is shutting down", also: "wait until the server has started"},
+		"a pool that is used up":                {dsn: dsn(up, "postgres"), addr: up, warm: true, usedUp: true, limit: time.Second, outcome: notSent, is: context.DeadlineExceeded, next: "give the locks a pool of their own", works: "ExpireIf/pgx DeleteIf/pgx"},
 
 		"too many connections":        {dsn: dsn(full, "postgres"), addr: full, outcome: notSent, next: "raise max_connections"},
 		"too many connections of one": {dsn: dsn(up, "crowd"), addr: up, outcome: notSent, next: "CONNECTION LIMIT"},
@@ -89,19 +112,21 @@ func TestWordsOfErrors(t *testing.T) {
 			t.Run(name+" by "+by, func(t *testing.T) {
 				t.Parallel()
 				var store *sqlstore.PostgreSQL
-				var end func()
+				var use, end func()
 				if by == "pgx" {
 					s, pool, err := pgxstore.Open(t.Context(), c.dsn)
 					if err != nil {
 						t.Fatal(err)
 					}
 					store, end = s, pool.Close
+					use = func() { occupy(t, pool) }
 				} else {
 					db, err := sql.Open("pgx", c.dsn)
 					if err != nil {
 						t.Fatal(err)
 					}
 					store, end = sqlstore.NewPostgreSQL(db), func() { _ = db.Close() }
+					use = func() { takeIt(t, db) }
 				}
 				t.Cleanup(end)
 				if c.warm {
@@ -112,6 +137,9 @@ func TestWordsOfErrors(t *testing.T) {
 				if c.closed {
 					end()
 				}
+				if c.usedUp {
+					use()
+				}
 				for call, fn := range callsOf(store) {
 					ctx, cancel := context.WithCancel(t.Context())
 					if c.limit > 0 {
@@ -121,7 +149,7 @@ func TestWordsOfErrors(t *testing.T) {
 					if c.limit < 0 {
 						cancel()
 					}
-					if slices.Contains(strings.Fields(c.works), call) {
+					if works := strings.Fields(c.works); slices.Contains(works, call) || slices.Contains(works, call+"/"+by) {
 						if err := fn(ctx); err != nil {
 							t.Errorf("%s = %v", call, err)
 						}
@@ -132,8 +160,8 @@ func TestWordsOfErrors(t *testing.T) {
 					switch {
 					case err == nil:
 						t.Errorf("%s: it has worked", call)
-					case !strings.Contains(text, c.addr), !strings.Contains(text, c.next), c.is != nil && !errors.Is(err, c.is):
-						t.Errorf("%s: %v; want %s, %q and an error that is %v", call, err, c.addr, c.next, c.is)
+					case !strings.Contains(text, c.addr), !strings.Contains(text, c.next), !strings.Contains(text, c.also), c.is != nil && !errors.Is(err, c.is):
+						t.Errorf("%s: %v; want %s, %q, %q and an error that is %v", call, err, c.addr, c.next, c.also, c.is)
 					case outcomeOf(err) != c.outcome:
 						t.Errorf("%s: %v: %s, want %s", call, err, outcomeOf(err), c.outcome)
 					case strings.Contains(text, password):
@@ -158,6 +186,27 @@ func usedUpServer(t *testing.T) (addr string) {
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	}
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port()))
+}
+
+// closingServer is the address of a server that shuts down, and waits for a client to leave.
+func closingServer(t *testing.T) (addr string) {
+	t.Helper()
+	server := pgtest.Start(t, "fsync=off")
+	if _, err := dial(t, server.DSN()).Exec(t.Context(), "COPY (SELECT 1) TO PROGRAM 'kill -TERM $(head -n 1 postmaster.pid)'"); err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port()))
+}
+
+// takeIt takes the only connection of a pool.
+func takeIt(t *testing.T, db *sql.DB) {
+	t.Helper()
+	db.SetMaxOpenConns(1)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
 }
 
 // askForPassword makes the server ask a role for its password. It trusts the others.

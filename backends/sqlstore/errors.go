@@ -72,8 +72,17 @@ func postgresqlError(err error) *StatementError {
 	}
 	e := &StatementError{State: told.SQLState(), Err: err}
 	switch e.State {
-	case "40001", "40P01", "55P03", "57014", "57P03", "57P05", "53000", "53100", "53200":
+	case "40001", "40P01", "55P03", "57014", "57P05", "53000":
 		e.class, e.interrupted = notDone, e.State == "57014"
+		return e
+	case "57P03":
+		e.class, e.next = notDone, "wait until the server has started, and look at its log"
+		return e
+	case "53100":
+		e.class, e.next = notDone, "make room on the disk of the server"
+		return e
+	case "53200":
+		e.class, e.next = notDone, "give the server more memory, or fewer connections"
 		return e
 	case "53300":
 		e.class, e.next = notDone, "raise max_connections or the CONNECTION LIMIT of the role, or give the pools fewer connections"
@@ -89,6 +98,8 @@ func postgresqlError(err error) *StatementError {
 		}
 	case "42501":
 		e.next = "give the role the rights that `lockstep install -grant ROLE` and sqlstore.PostgreSQLGrants list"
+	case "28P01", "28000":
+		e.next = "check the user name and the password, and pg_hba.conf"
 	case "3D000":
 		e.next = "create the database, or name another one"
 	}
@@ -172,7 +183,9 @@ func mysqlError(err error) *StatementError {
 		e.class, e.next = notDone, "transactions are read-only here: set transaction_read_only (tx_read_only in MariaDB) to OFF, in the session and on the server"
 	case 1146, 1054:
 		e.class, e.next = permanentClass, "the table of the locks is missing: run `lockstep install` or call Install once, in the database that the DSN names"
-	case 1142, 1143, 1044:
+	case 1044:
+		e.class, e.next = permanentClass, "name a database that is there, and give the user SELECT, INSERT, UPDATE and DELETE on its table lockstep_lock"
+	case 1142, 1143:
 		e.class, e.next = permanentClass, "give the user SELECT, INSERT, UPDATE and DELETE on the table lockstep_lock"
 	case 1045:
 		e.class, e.next = permanentClass, "check the user name and the password"

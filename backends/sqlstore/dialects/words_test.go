@@ -1,6 +1,7 @@
 package dialects_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -31,7 +32,8 @@ const password = "sesame"
 func TestWordsOfErrorsOfMySQL(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
-	server := mariadbtest.Start(t)
+	cert, key := certificate(t)
+	server := mariadbtest.Start(t, "ssl-cert="+cert, "ssl-key="+key)
 	// everybody may use the database test
 	admin := mariadb.dial(t, server.DSN())
 	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE locks"); err != nil {
@@ -51,20 +53,40 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 	readOnly, full := mariadbtest.Start(t), mariadbtest.Start(t, "max-connections=10")
 	makeReadOnly(t, readOnly)
 	useUp(t, full)
+	withoutTLS := "" // there is no MySQL without it
+	if !isMySQL(t, admin) {
+		withoutTLS = mariadbtest.Start(t, "skip-ssl").Addr()
+	}
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections, and nobody says a word
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { mute.Close() })
+	// everything is there but the table
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE empty"); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"CREATE USER 'early'@'%' IDENTIFIED BY '" + password + "'", "GRANT ALL ON empty.* TO 'early'@'%'",
+		"CREATE USER 'boss'@'%' IDENTIFIED BY '" + password + "'", "GRANT ALL ON *.* TO 'boss'@'%'",
+	} {
+		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, c := range map[string]struct {
 		user, addr string
-		warm       bool // a call has worked before
+		database   string // empty: locks
+		params     string // of the DSN
+		usedUp     bool   // the pool
+		warm       bool   // a call has worked before
 		closed     bool
 		limit      time.Duration // of the ctx; negative: it has ended before
 		unsent     bool
 		permanent  bool
 		is         error
 		next       string
+		also       string
 		works      string // the calls that work
 	}{
 		"nobody listens":    {user: "app", addr: nobody, unsent: true, next: "connection refused"},
@@ -76,11 +98,22 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 
 		"a server that is read-only": {user: "app", addr: readOnly.Addr(), unsent: true, next: "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF", works: "Inspect"},
 		"too many connections":       {user: "app", addr: full.Addr(), unsent: true, next: "raise max_connections"},
+
+		"a name that nobody knows":                  {user: "app", addr: "no..such:3306", unsent: true, next: "no such host"},
+		"a database that is missing":                {user: "boss", database: "none", addr: server.Addr(), permanent: true, next: "Unknown database", also: "create the database, or name another one"},
+		"a database that is missing, or of another": {user: "app", database: "none", addr: server.Addr(), permanent: true, next: "to database 'none'", also: "name a database that is there"},
+		"a table that is missing":                   {user: "early", database: "empty", addr: server.Addr(), permanent: true, next: "doesn't exist", also: "run `lockstep install`"},
+		"a server without TLS":                      {user: "app", params: "?tls=skip-verify", addr: withoutTLS, unsent: true, next: "TLS requested but server does not support TLS"},
+		"a certificate that nobody vouches for":     {user: "app", params: "?tls=true", addr: server.Addr(), unsent: true, next: "x509: "},
+		"a pool that is used up":                    {user: "app", addr: server.Addr(), warm: true, usedUp: true, limit: time.Second, unsent: true, is: context.DeadlineExceeded, next: "give the locks a pool of their own"},
 	} {
+		if c.addr == "" {
+			continue
+		}
 		for _, by := range []string{"the driver", "WithAddress", "nobody"} {
 			t.Run(name+", address told by "+by, func(t *testing.T) {
 				t.Parallel()
-				config, err := mysql.ParseDSN(c.user + ":" + password + "@tcp(" + c.addr + ")/locks")
+				config, err := mysql.ParseDSN(c.user + ":" + password + "@tcp(" + c.addr + ")/" + cmp.Or(c.database, "locks") + c.params)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,6 +138,14 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 				}
 				if c.closed {
 					_ = db.Close()
+				}
+				if c.usedUp {
+					db.SetMaxOpenConns(1)
+					conn, err := db.Conn(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = conn.Close() })
 				}
 				for call, fn := range map[string]func(context.Context) error{
 					"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "a", "token", time.Second); return err },
@@ -134,8 +175,8 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 						t.Errorf("%s: %v; want the address %s, or what names it", call, err, c.addr)
 					case strings.Contains(text, c.addr) && strings.Contains(text, "sqlstore.WithAddress"):
 						t.Errorf("%s: %v has an address", call, err)
-					case !strings.Contains(text, c.next), c.is != nil && !errors.Is(err, c.is):
-						t.Errorf("%s: %v; want %q and an error that is %v", call, err, c.next, c.is)
+					case !strings.Contains(text, c.next), !strings.Contains(text, c.also), c.is != nil && !errors.Is(err, c.is):
+						t.Errorf("%s: %v; want %q, %q and an error that is %v", call, err, c.next, c.also, c.is)
 					case backends.Permanent(err) != c.permanent, backends.Unsent(err) != c.unsent:
 						t.Errorf("%s: %v: permanent %v and not sent %v; want %v and %v", call, err, backends.Permanent(err), backends.Unsent(err), c.permanent, c.unsent)
 					case strings.Contains(text, password):
