@@ -146,13 +146,15 @@ func adviceOfPostgreSQL(t *testing.T) {
 	remedied(t, "no right", as("app"), "refused", "lockstep install -grant ROLE")
 	remedied(t, "no such role", as("nobody"), "refused", "pg_hba.conf")
 	remedied(t, "no such database", postgres(strings.Replace(s.DSN(), "dbname=postgres", "dbname=nowhere", 1)), "refused", "createdb")
+	remedied(t, "no TLS there", strings.Replace(store, "sslmode=disable", "sslmode=require", 1), "unable", "sslmode=disable in the URL")
+	remedied(t, "no such host", "postgres://no..such/db", "unreachable", "name of the host")
 	remedied(t, "no such setting", store+"&nosuch=1", "refused", "parameters of the URL")
 	remedied(t, "too many clients", as("busy"), "unable", "CONNECTION LIMIT")
 	remedied(t, "read-only", as("reader"), "rehearsal", "default_transaction_read_only = off")
 }
 
 func adviceOfMariaDB(t *testing.T) {
-	s := mariadbtest.Start(t)
+	s := mariadbtest.Start(t, "skip-ssl")
 	db, err := sql.Open("mysql", s.DSN())
 	if err != nil {
 		t.Fatal(err)
@@ -177,6 +179,7 @@ func adviceOfMariaDB(t *testing.T) {
 	remedied(t, "no right", store("reader", "locks"), "rehearsal", "GRANT SELECT, INSERT, UPDATE, DELETE")
 	remedied(t, "wrong password", store("app:wrong", "locks"), "refused", "password")
 	remedied(t, "no such database", store("root", "nowhere"), "refused", "CREATE DATABASE")
+	remedied(t, "no TLS there", store("app:right", "locks")+"?tls=true", "unable", "tls=false in the URL")
 	do("SET GLOBAL read_only = 1")
 	remedied(t, "read-only server", store("app:right", "locks"), "rehearsal", "read_only = OFF")
 	do("SET GLOBAL read_only = 0")

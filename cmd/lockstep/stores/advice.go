@@ -29,6 +29,10 @@ func advise(of func(error) (string, bool)) func(error) (string, bool) {
 			return "cert=FILE and key=FILE in the URL name the certificate of this client", true
 		case errors.As(err, new(tls.RecordHeaderError)), strings.Contains(text, "may not speak TLS"):
 			return "use the scheme without TLS, or the port with TLS", true
+		case strings.Contains(text, "server refused TLS"):
+			return "TLS on the server (ssl = on), or sslmode=disable in the URL", true
+		case strings.Contains(text, "server does not support TLS"):
+			return "TLS on the server (ssl_cert and ssl_key), or tls=false in the URL", true
 		case strings.Contains(text, "may speak only TLS"):
 			return "use the scheme with TLS, or the port without TLS", true
 		case errors.As(err, new(*net.DNSError)):
