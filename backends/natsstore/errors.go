@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/nats-io/nats.go"
@@ -181,11 +183,19 @@ func (w way) notConnected(status nats.Status) error {
 	if status == nats.CLOSED && w.isFirst {
 		return w.is(nats.ErrConnectionClosed, permanent, "make a new connection, with nats.MaxReconnects(-1)")
 	}
-	why := status.String()
+	why, next := status.String(), "the connection is being made again"
 	if last := w.conn.LastError(); last != nil { // such as a password that is wrong; the connection does not keep all of these
 		why += ", " + strings.TrimPrefix(last.Error(), "nats: ")
+		if isEnd(last) {
+			next += "; the log of the server says why it ends it, as for max_connections or a password"
+		}
 	}
-	return w.is(fmt.Errorf("not connected (%s)", why), unsent, "the connection is being made again")
+	return w.is(fmt.Errorf("not connected (%s)", why), unsent, next)
+}
+
+// isEnd tells that the server has closed the connection. The client library may miss what it said before.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 func addresses(conn *nats.Conn) (all []string) {

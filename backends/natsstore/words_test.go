@@ -34,6 +34,11 @@ func TestWordsOfErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	const nobody = "127.0.0.1:1"
+	users := func(o *server.Options) { o.Users = []*server.User{{Username: "app", Password: password}} }
+	bare := run(t, users).Addr().String()
+	off := run(t, users, func(o *server.Options) { o.JetStream = false }).Addr().String()
+	full := run(t, users, func(o *server.Options) { o.MaxConn = 1 }).Addr().String()
+	dial(t, url("app", full)) // the one connection
 	for name, c := range map[string]struct {
 		user, addr string
 		closed     bool
@@ -44,12 +49,16 @@ func TestWordsOfErrors(t *testing.T) {
 		is         error
 		next       string
 	}{
-		"nobody listens":    {user: "app", addr: nobody, unsent: true, next: "the connection is being made again"},
-		"a wrong password":  {user: "intruder", addr: addr, unsent: true, next: "the connection is being made again"},
-		"a missing right":   {user: "stranger", addr: addr, limit: 2 * time.Second, permanent: true, next: "Store.Permissions"},
-		"a silent server":   {user: "app", addr: addr, silent: true, limit: time.Second, is: context.DeadlineExceeded},
-		"the ctx has ended": {user: "app", addr: addr, limit: -1, unsent: true, is: context.Canceled},
-		"closed":            {user: "app", addr: addr, closed: true, permanent: true, next: "MaxReconnects"},
+		"nobody listens":             {user: "app", addr: nobody, unsent: true, next: "the connection is being made again"},
+		"a wrong password":           {user: "intruder", addr: addr, unsent: true, next: "the connection is being made again"},
+		"a missing right":            {user: "stranger", addr: addr, limit: 2 * time.Second, permanent: true, next: "Store.Permissions"},
+		"a silent server":            {user: "app", addr: addr, silent: true, limit: time.Second, is: context.DeadlineExceeded},
+		"the ctx has ended":          {user: "app", addr: addr, limit: -1, unsent: true, is: context.Canceled},
+		"a name that nobody knows":   {user: "app", addr: "no..such:4222", unsent: true, next: "the connection is being made again"},
+		"a server that is full":      {user: "app", addr: full, unsent: true, next: "the connection is being made again"},
+		"no stream":                  {user: "app", addr: bare, permanent: true, next: "Store.Install"},
+		"a server without JetStream": {user: "app", addr: off, unsent: true, next: "JetStream is off"},
+		"closed":                     {user: "app", addr: addr, closed: true, permanent: true, next: "MaxReconnects"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,8 +68,8 @@ func TestWordsOfErrors(t *testing.T) {
 			}
 			conn := connect()
 			store := natsstore.New(conn)
-			if name == "a wrong password" {
-				eventually(t, "the server has refused the user", func() bool { return conn.LastError() != nil })
+			if name == "a wrong password" || c.addr == full {
+				eventually(t, "the server has refused the connection", func() bool { return conn.LastError() != nil })
 			}
 			if c.closed {
 				conn.Close()
@@ -90,13 +99,19 @@ func TestWordsOfErrors(t *testing.T) {
 				}
 				err := fn(ctx)
 				unsent := c.unsent || c.silent && call != "SetNX" // what only reads has done nothing
+				isRefused := c.permanent
+				if c.addr == bare && call == "SetNX" { // nobody answers what is published
+					unsent, isRefused = true, false
+				}
 				switch text := fmt.Sprint(err); {
 				case err == nil:
 					t.Errorf("%s: it has worked", call)
 				case !strings.Contains(text, to), !strings.Contains(text, c.next), c.is != nil && !errors.Is(err, c.is):
 					t.Errorf("%s: %v; want the address %s, %q and an error that is %v", call, err, to, c.next, c.is)
-				case isPermanent(err) != c.permanent, isUnsent(err) != unsent:
-					t.Errorf("%s: %v: permanent %v and not sent %v; want %v and %v", call, err, isPermanent(err), isUnsent(err), c.permanent, unsent)
+				case c.addr == full && !strings.Contains(text, "maximum connections exceeded") && !strings.Contains(text, "the log of the server"):
+					t.Errorf("%s: %v; want why the server ends the connection, or where to look", call, err)
+				case isPermanent(err) != isRefused, isUnsent(err) != unsent:
+					t.Errorf("%s: %v: permanent %v and not sent %v; want %v and %v", call, err, isPermanent(err), isUnsent(err), isRefused, unsent)
 				case strings.Contains(text, password):
 					t.Errorf("%s: %v has the password", call, err)
 				}
