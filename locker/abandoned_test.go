@@ -83,7 +83,7 @@ func forget[T any](t *testing.T, c *locker.Client, key string, keep func(*locker
 	return keep(mustLock(t, c, key, opts...))
 }
 
-// longer makes the TTL of each round longer than that of the round before.
+// longer is the TTL of a round. Each round has a longer one.
 func longer(round int) locker.Option {
 	return locker.WithTTL(time.Duration(1+round) * 600 * time.Millisecond)
 }

@@ -8,10 +8,9 @@
 //
 // The process is stopped for 600 ms, then runs for 100 ms. What it starts, such as servers, goes on. A
 // test that fails so and finds no second holder expects that its process is never late: let it wait for
-// what it needs, or run it in [trial.WhileBusy]. A test of leases that are shorter than a stop must
-// fail.
+// what it needs, or run it in [trial.WhileBusy]. Tests of leases shorter than a stop must fail.
 //
-// Its exit code is that of the command, or 2 if the command could not be run.
+// It ends with the exit code of the command, or with 2 if it can't run the command.
 //
 // [trial.WhileBusy]: https://pkg.go.dev/github.com/lockstep-go/lockstep/proof/trial#WhileBusy
 package main
