@@ -18,15 +18,16 @@ const (
 	pausePart = 50                    // a nap that is late by less than a fiftieth of a TTL shows nothing
 	busyPart  = 10                    // a tenth of a TTL
 	starved   = 0.8                   // of such a fiftieth: so long have threads waited for a CPU
+	longest   = 30 * time.Second      // backends.DefaultMaxTTL
 )
 
 // WhileBusy runs the body of a test of real locks, whose leases live for ttl. A process that a busy
 // machine does not run loses its locks, and that is right. So if the body fails, and the machine was
-// busy meanwhile, the body runs again with twice the ttl. A goroutine takes naps meanwhile. A nap that
-// is late by a fiftieth of a ttl or more is a pause, and the machine was busy if the pauses within one
-// ttl add up to a tenth of it. A goroutine that sleeps most of the time is served soon, while servers
-// that work wait for a CPU. So a fiftieth of a ttl in which Linux says that threads waited for a CPU is
-// a pause too.
+// busy meanwhile, the body runs again with twice the ttl, but with no more than the 30 s that stores
+// take by default. A goroutine takes naps meanwhile. A nap that is late by a fiftieth of a ttl or more
+// is a pause, and the machine was busy if the pauses within one ttl add up to a tenth of it. A goroutine
+// that sleeps most of the time is served soon, while servers that work wait for a CPU. So a fiftieth of
+// a ttl in which Linux says that threads waited for a CPU is a pause too.
 //
 // A failure counts at once on a machine that was not busy, and in the last take on any machine. To
 // pass, one take must pass as a whole.
@@ -59,7 +60,7 @@ func whileBusy(t testing.TB, ttl time.Duration, watch func(ttl time.Duration) (s
 			return
 		}
 		t.Logf("%s, has failed and is repeated: %d failures, the first: %s", verdict, len(failures), failures[0])
-		ttl *= 2
+		ttl = max(ttl, min(2*ttl, longest))
 	}
 }
 

@@ -5,10 +5,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 func TestABodyThatFailsOnABusyMachineRunsAgain(t *testing.T) {
-	const ttl = 10 * time.Second
+	const ttl = time.Second
 	for name, c := range map[string]struct {
 		late   time.Duration // of each take
 		passes int           // the take that passes; 0: none
@@ -34,6 +36,25 @@ func TestABodyThatFailsOnABusyMachineRunsAgain(t *testing.T) {
 		})
 		if takes != c.takes || (len(failures) > 0) != c.fails || c.fails && failures[0] != "lost" {
 			t.Errorf("%s: %d takes, %q; want %d takes, and failures: %v", name, takes, failures, c.takes, c.fails)
+		}
+	}
+}
+
+// Stores take no longer TTL by default: a body with one would fail for that.
+func TestNoTakeHasALongerTTLThanStoresTakeByDefault(t *testing.T) {
+	for _, c := range []struct {
+		first time.Duration
+		want  string
+	}{{3 * time.Second, "[3s 6s 12s 24s 30s]"}, {10 * time.Second, "[10s 20s 30s 30s 30s]"}, {time.Minute, "[1m0s 1m0s 1m0s 1m0s 1m0s]"}} {
+		var given []time.Duration
+		Failures(t, time.Minute, func(t testing.TB) {
+			whileBusy(t, c.first, func(ttl time.Duration) func() time.Duration { return func() time.Duration { return ttl } }, func(t testing.TB, ttl time.Duration) {
+				given = append(given, ttl)
+				t.Fatal("lost")
+			})
+		})
+		if got := fmt.Sprint(given); got != c.want || longest != backends.DefaultMaxTTL {
+			t.Errorf("takes have the TTLs %s; want %s, and at most %v", got, c.want, backends.DefaultMaxTTL)
 		}
 	}
 }
