@@ -22,13 +22,15 @@ type Error struct {
 	Endpoint string // the addresses of the members that the client knows: it does not tell which one was asked
 	Err      error  // as the client library gave it
 
-	cause  error // the error of the ctx, if it has ended
-	before bool  // nothing that changes a lock was sent, or it was undone
-	after  bool  // something was done, and it is not known whether it was undone
+	cause  error  // the error of the ctx, if it has ended
+	reason string // why no member could be reached, if that is known
+	before bool   // nothing that changes a lock was sent, or it was undone
+	after  bool   // something was done, and it is not known whether it was undone
 }
 
 func (e *Error) Error() string {
-	text := "etcd at " + e.Endpoint + ": " + e.Err.Error()
+	text := "etcd at " + e.Endpoint + ": " + e.Err.Error() + because(e.reason)
+	text += hint(text)
 	switch {
 	case e.is(rpctypes.ErrNoSpace):
 		text += "; compact and defragment the members, and then disarm the alarm (etcdctl alarm disarm)"
@@ -117,7 +119,7 @@ func (s *Store) classify(ctx context.Context, err error, as Error) error {
 	}
 	err = rpctypes.Error(err)
 	e := &as
-	e.Code, e.Endpoint, e.Err = codes.Unknown, s.Endpoint(), err
+	e.Code, e.Endpoint, e.Err, e.reason = codes.Unknown, s.Endpoint(), err, reason(ctx)
 	var told rpctypes.EtcdError
 	if errors.As(err, &told) {
 		e.Code = told.Code()

@@ -65,6 +65,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +75,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
@@ -185,7 +187,8 @@ var (
 //   - a login is given up after 5 seconds (DialTimeout);
 //   - the client library writes no lines to standard error, since the calls return its errors. It would
 //     write one for each call whose ctx ends. It does if config has a Logger or a LogConfig, or if
-//     ETCD_CLIENT_DEBUG is set.
+//     ETCD_CLIENT_DEBUG is set;
+//   - an error says why no member could be reached, such as connection refused. The client library drops it.
 //
 // It connects when it is first used, or at once if config has a Username.
 func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, error) {
@@ -195,15 +198,20 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 	if config.Logger == nil && config.LogConfig == nil && os.Getenv("ETCD_CLIENT_DEBUG") == "" {
 		config.Logger = zap.NewNop()
 	}
+	config.DialOptions = append(slices.Clone(config.DialOptions), grpc.WithChainUnaryInterceptor(keepReason))
+	login := withReason(cmp.Or(config.Context, context.Background()))
+	config.Context = login
 	client, err := clientv3.New(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("lockstep: open: etcd at %s: %w", addresses(config.Endpoints), err)
+		why := because(reason(login))
+		return nil, nil, fmt.Errorf("lockstep: open: etcd at %s: %w%s%s", addresses(config.Endpoints), err, why, hint(why))
 	}
 	return New(client, opts...), client, nil
 }
 
 // New returns a store that uses the client. The caller closes the client. Unless the client has a Logger,
-// it writes a line to standard error for each call whose ctx ends: see [Open].
+// it writes a line to standard error for each call whose ctx ends, and no error says why no member could be
+// reached: see [Open].
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
 	s.uses.note() // the connections are new, most likely
@@ -232,7 +240,7 @@ func (s *Store) SetNX(ctx context.Context, key, value string, ttl time.Duration)
 // SetNXNumbered implements [backends.NumberedStore]. There is no queue: an order is a permanent error,
 // and t is otherwise of no use.
 func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
@@ -379,7 +387,7 @@ func (s *Store) renew(ctx context.Context, lease clientv3.LeaseID, seconds int64
 
 // ExpireIf implements [backends.Store]. A value without a lease stays as it is, and ok is true.
 func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (ok bool, err error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return false, err
@@ -407,7 +415,7 @@ func (s *Store) ExpireIf(ctx context.Context, key, value string, ttl time.Durati
 
 // DeleteIf implements [backends.Store].
 func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
@@ -468,7 +476,7 @@ func addresses(endpoints []string) string {
 func (s *Store) Identify(ctx context.Context) (_ backends.Identity, err error) {
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.Identity{}, err
 	}

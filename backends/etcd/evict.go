@@ -16,7 +16,7 @@ import (
 func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (_ bool, err error) {
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	if err := e.Validate(seen); err != nil {
 		return false, backends.AsPermanent(err)
 	}

@@ -23,7 +23,7 @@ import (
 func (s *Store) Inspect(ctx context.Context, key string) (_ backends.State, err error) {
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.State{}, err
 	}
@@ -119,7 +119,7 @@ func someAtATime[T any](all []T, do func(T) error) (err error) {
 // is, and then inspects the locks among them that begin with it. Prefix may be empty, unless that of the
 // store is.
 func (s *Store) List(ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	if err := s.ready(ctx); err != nil {
 		return backends.Page{}, err
 	}

@@ -122,7 +122,7 @@ func (h *holds) unchanged(at string, beside *hold) []clientv3.Cmp {
 // Enter implements [backends.SharedStore]. There is no queue. If others enter at the same time, it
 // reads again what is there.
 func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
@@ -233,7 +233,7 @@ func entered(h hold, r *clientv3.TxnResponse) backends.Result {
 
 // Renew implements [backends.SharedStore].
 func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration) (ok bool, err error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return false, err
@@ -259,7 +259,7 @@ func (s *Store) Renew(ctx context.Context, key, token string, ttl time.Duration)
 
 // Leave implements [backends.SharedStore].
 func (s *Store) Leave(ctx context.Context, key, token string) (ok bool, err error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	if err := s.ready(ctx); err != nil {
 		return false, err
 	}
@@ -287,7 +287,7 @@ func (s *Store) GuardHold(lease contract.Lease) clientv3.Cmp {
 
 // TransferHold implements [backends.SharedTransferStore].
 func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err

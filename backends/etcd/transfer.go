@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/lockstep-go/lockstep/backends"
 )
 
@@ -13,7 +11,7 @@ import (
 // is kept beside it. It is one more than the revision at which the old holder was seen. So it is
 // greater than each number before it, and smaller than the revision of each later grant.
 func (s *Store) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	ctx = clientv3.WithRequireLeader(ctx)
+	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err

@@ -2,8 +2,13 @@ package etcd_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -42,43 +47,70 @@ func TestWordsOfErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), up) || !strings.Contains(err.Error(), "authentication failed") || strings.Contains(err.Error(), "wrong") {
 		t.Errorf("a wrong password: Open = %v", err)
 	}
+	encrypted, trusting := silent.WithTLS(t, up, "h2")
+	web := httptest.NewServer(nil)
+	t.Cleanup(web.Close)
+	strict := httptest.NewUnstartedServer(nil)
+	strict.EnableHTTP2, strict.TLS = true, &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12} // in 1.3 the client may write before it reads why
+	strict.Config.ErrorLog = log.New(io.Discard, "", 0)
+	strict.StartTLS()
+	t.Cleanup(strict.Close)
 	for name, c := range map[string]struct {
 		user, addr string
+		tls        *tls.Config
 		silent     bool
+		stops      bool // when it has got a request
 		closed     bool
 		limit      time.Duration // of the ctx; negative: it has ended before
 		permanent  bool
 		is         error
+		reason     string // that the server or the system has given
 		next       string
 	}{
-		"nobody listens":    {addr: nobody, limit: time.Second, is: context.DeadlineExceeded},
-		"a silent server":   {user: "root", addr: up, silent: true, limit: time.Second, is: context.DeadlineExceeded},
-		"a missing right":   {user: "stranger", addr: up, permanent: true, next: "give the user of the client a role"},
-		"the ctx has ended": {user: "root", addr: up, limit: -1, is: context.Canceled},
-		"closed":            {user: "root", addr: up, closed: true},
+		"nobody listens":           {addr: nobody, limit: time.Second, is: context.DeadlineExceeded, reason: "connection refused"},
+		"a name that nobody knows": {addr: "no..such:2379", limit: time.Second, is: context.DeadlineExceeded, reason: "no such host"},
+		"no port":                  {addr: "127.0.0.1", limit: time.Second, is: context.DeadlineExceeded, reason: "missing port", next: "as host:port"},
+		"a server with TLS":        {addr: encrypted, limit: time.Second, is: context.DeadlineExceeded, reason: "EOF|reset", next: "use https:// in Endpoints"},
+		"a server without TLS":     {addr: up, tls: trusting, limit: time.Second, is: context.DeadlineExceeded, reason: "EOF", next: "use http:// in Endpoints"},
+		"a server that is not etcd": {addr: web.Listener.Addr().String(), tls: trusting, limit: time.Second, is: context.DeadlineExceeded,
+			reason: "first record does not look like a TLS handshake", next: "use http:// in Endpoints"},
+		"a certificate that is not trusted": {addr: encrypted, tls: &tls.Config{MinVersion: tls.VersionTLS12}, limit: time.Second, is: context.DeadlineExceeded,
+			reason: "certificate signed by unknown authority", next: "RootCAs"},
+		"a client without a certificate": {addr: strict.Listener.Addr().String(), tls: trusting, limit: time.Second, is: context.DeadlineExceeded,
+			reason: "remote error: tls: handshake failure", next: "Certificates of the client's tls.Config"},
+		"a server that stops in a call": {user: "root", addr: up, stops: true, limit: time.Second, reason: "EOF|connection refused|connection reset"},
+		"a silent server":               {user: "root", addr: up, silent: true, limit: time.Second, is: context.DeadlineExceeded},
+		"a missing right":               {user: "stranger", addr: up, permanent: true, reason: "permission denied", next: "give the user of the client a role"},
+		"the ctx has ended":             {user: "root", addr: up, limit: -1, is: context.Canceled},
+		"closed":                        {user: "root", addr: up, closed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			to := c.addr
-			var proxy *silent.Proxy
+			to, scheme := c.addr, "http://"
+			if c.tls != nil {
+				scheme = "https://"
+			}
+			var store *etcd.Store
+			connect := func() *clientv3.Client {
+				config := clientv3.Config{Endpoints: []string{scheme + "nobody:" + password + "@" + to}, Username: c.user, Password: password, TLS: c.tls, DialTimeout: patience}
+				if c.user == "" {
+					config.Password = ""
+				}
+				var client *clientv3.Client
+				var err error
+				if store, client, err = etcd.Open(config); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = client.Close() })
+				return client
+			}
 			if c.silent {
-				proxy = silent.Before(t, to)
+				proxy := silent.Before(t, c.addr)
 				to = proxy.Addr()
-			}
-			config := clientv3.Config{Endpoints: []string{"http://nobody:" + password + "@" + to}, Username: c.user, Password: password, DialTimeout: patience}
-			if c.user == "" {
-				config.Password = ""
-			}
-			store, client, err := etcd.Open(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = client.Close() })
-			if c.closed {
-				_ = client.Close()
-			}
-			if c.silent {
+				connect()
 				proxy.Mute()
+			} else if client := connect(); c.closed {
+				_ = client.Close()
 			}
 			for call, fn := range map[string]func(context.Context) error{
 				"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "a", "token", time.Second); return err },
@@ -94,23 +126,30 @@ func TestWordsOfErrors(t *testing.T) {
 				if c.limit < 0 {
 					cancel()
 				}
-				err := fn(ctx)
-				outcome := "nothing was done"
-				if !backends.Unsent(err) {
-					outcome = "the outcome is unknown"
+				if c.stops {
+					proxy := silent.Before(t, c.addr)
+					to = proxy.Addr()
+					connect()
+					asked := proxy.Swallow(false)
+					go func() { <-asked; proxy.Stop() }()
 				}
-				if c.permanent {
-					outcome = ""
+				err := fn(ctx)
+				outcome, unsent := "nothing was done", c.limit < 0 || call != "DeleteIf" // the others read first
+				switch {
+				case c.permanent:
+					outcome, unsent = "", false
+				case !unsent:
+					outcome = "the outcome is unknown"
 				}
 				switch text := fmt.Sprint(err); {
 				case err == nil:
 					t.Errorf("%s: it has worked", call)
 				case !strings.Contains(text, to), !strings.Contains(text, c.next), c.is != nil && !errors.Is(err, c.is):
 					t.Errorf("%s: %v; want the address %s, %q and an error that is %v", call, err, to, c.next, c.is)
-				case backends.Permanent(err) != c.permanent, !strings.Contains(text, outcome):
-					t.Errorf("%s: %v; want that it is permanent: %v, and %q", call, err, c.permanent, outcome)
-				case c.limit < 0 && !backends.Unsent(err):
-					t.Errorf("%s: %v; want that nothing was done", call, err)
+				case !regexp.MustCompile(c.reason).MatchString(text):
+					t.Errorf("%s: %v; want the reason %s", call, err, c.reason)
+				case backends.Permanent(err) != c.permanent, backends.Unsent(err) != unsent, !strings.Contains(text, outcome):
+					t.Errorf("%s: %v; want that it is permanent: %v, not done: %v, and %q", call, err, c.permanent, unsent, outcome)
 				case strings.Contains(text, password):
 					t.Errorf("%s: %v has the password", call, err)
 				}

@@ -258,4 +258,5 @@ func adviceOfEtcd(t *testing.T) {
 	at := strings.TrimPrefix(member, "http://")
 	remedied(t, "no user", "etcd://"+at, "refused", "etcd://USER:PASSWORD@HOST:PORT")
 	remedied(t, "no right", "etcd://app:right@"+at, "refused", "grant-permission")
+	remedied(t, "no TLS there", "etcds://"+at, "unable", "scheme without TLS")
 }

@@ -55,8 +55,7 @@ func Before(tb testing.TB, target string) *Proxy {
 		}
 	})
 	tb.Cleanup(func() {
-		listener.Close()
-		p.Cut()
+		p.Stop()
 		running.Wait()
 	})
 	return p
@@ -89,6 +88,12 @@ func (p *Proxy) Cut() {
 		c.Close()
 	}
 	p.open = nil
+}
+
+// Stop is Cut, and nobody listens at the address any more.
+func (p *Proxy) Stop() {
+	p.listener.Close()
+	p.Cut()
 }
 
 // link passes bytes on until one side ends, or for good until it is swallowed.

@@ -25,7 +25,7 @@ func advise(of func(error) (string, bool)) func(error) (string, bool) {
 			return remedy, answered
 		case isUntrusted(err) || strings.Contains(text, "x509: "):
 			return "ca=FILE in the URL names who signed the certificate of the server; the certificate must be for the host in the URL", true
-		case strings.Contains(text, "remote error: tls: ") && strings.Contains(text, "certificate"):
+		case strings.Contains(text, "remote error: tls: ") && strings.Contains(strings.ToLower(text), "certificate"):
 			return "cert=FILE and key=FILE in the URL name the certificate of this client", true
 		case errors.As(err, new(tls.RecordHeaderError)), strings.Contains(text, "may not speak TLS"):
 			return "use the scheme without TLS, or the port with TLS", true
@@ -35,7 +35,7 @@ func advise(of func(error) (string, bool)) func(error) (string, bool) {
 			return "TLS on the server (ssl_cert and ssl_key), or tls=false in the URL", true
 		case strings.Contains(text, "may speak only TLS"):
 			return "use the scheme with TLS, or the port without TLS", true
-		case errors.As(err, new(*net.DNSError)):
+		case errors.As(err, new(*net.DNSError)), strings.Contains(text, "no such host"):
 			return "look at the name of the host in the URL", false
 		}
 		return "", false

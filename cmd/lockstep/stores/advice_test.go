@@ -53,7 +53,8 @@ func TestAdviceByTheKindOfError(t *testing.T) {
 		}},
 		"etcd": {adviseEtcd, map[error]string{
 			member("etcdserver: mvcc: database space exceeded"): "alarm disarm", member("etcdserver: corrupt cluster"): "hashkv", member("etcdserver: no leader"): "endpoint status",
-			member("etcdserver: invalid auth token"): "USER:PASSWORD", member("connection refused"): "-", member("context deadline exceeded"): "-", down: "-",
+			member("etcdserver: invalid auth token"): "USER:PASSWORD", member("connection refused"): "-", member("x509: certificate signed by unknown authority"): "ca=FILE", member("authentication handshake failed: EOF"): "scheme without TLS",
+			member("error reading server preface: EOF"): "scheme with TLS", member("remote error: tls: handshake failure"): "cert=FILE", member("context deadline exceeded"): "-", down: "-",
 		}},
 		"NATS": {adviseNATS, map[error]string{
 			server(10008, "JetStream system temporarily unavailable"): "servers that are down", server(10047, "insufficient storage resources"): "storage",

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"strings"
-	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
@@ -33,15 +32,14 @@ func openEtcd(_ context.Context, text string, o command.Options) (*command.Store
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		return nil, err
-	}
 	opts := []etcd.Option{etcd.WithMaxTTL(o.MaxTTL)}
 	if o.Prefix != "" {
 		opts = append(opts, etcd.WithPrefix(o.Prefix))
 	}
-	store := etcd.New(client, opts...)
+	store, client, err := etcd.Open(config, opts...)
+	if err != nil {
+		return nil, err
+	}
 	return &command.Store{
 		Backend: store,
 		Check: func(ctx context.Context) (command.Report, error) {
@@ -59,10 +57,7 @@ func etcdConfig(text string) (clientv3.Config, error) {
 	if err != nil {
 		return clientv3.Config{}, err
 	}
-	config := clientv3.Config{
-		DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: time.Second, Logger: zap.NewNop(),
-	}
-	config.Username = u.User.Username()
+	config := clientv3.Config{Username: u.User.Username(), Logger: zap.NewNop()} // also with ETCD_CLIENT_DEBUG
 	config.Password, _ = u.User.Password()
 	scheme := "http://"
 	files, err := tlsOf(u.Query())

@@ -35,6 +35,8 @@ var sqlTerms = []string{
 var etcdTerms = []string{
 	"etcd.WithMaxTTL", "-max-ttl",
 	"etcd.WithPrefix", "-key-prefix",
+	"use http:// in Endpoints", "use etcd:// in the URL",
+	"use https:// in Endpoints", "use etcds:// in the URL",
 }
 
 var natsTerms = []string{
