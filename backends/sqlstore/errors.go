@@ -74,22 +74,16 @@ func postgresqlError(err error) *StatementError {
 	switch e.State {
 	case "40001", "40P01", "55P03", "57014", "57P05", "53000":
 		e.class, e.interrupted = notDone, e.State == "57014"
-		return e
 	case "57P03":
 		e.class, e.next = notDone, "wait until the server has started, and look at its log"
-		return e
 	case "53100":
 		e.class, e.next = notDone, "make room on the disk of the server"
-		return e
 	case "53200":
 		e.class, e.next = notDone, "give the server more memory, or fewer connections"
-		return e
 	case "53300":
 		e.class, e.next = notDone, "raise max_connections or the CONNECTION LIMIT of the role, or give the pools fewer connections"
-		return e
 	case "25006":
 		e.class, e.next = notDone, "the server is a standby, or default_transaction_read_only is on: connect to the primary (target_session_attrs=read-write), or set it to off for the role of the locks"
-		return e
 	case "3F000", "42P01", "42883":
 		e.next = missingInPostgreSQL
 	case "42704": // an object of another kind, or a setting
@@ -168,8 +162,14 @@ func mysqlError(err error) *StatementError {
 		e.class = raced
 	case 1317: // cancelled
 		e.class, e.interrupted = notDone, true
-	case 1205, 3572, 1041, 1021, 1114: // waited too long for a row, or not at all; too little memory, a full disk
+	case 1205, 3572: // waited too long for a row, or not at all
 		e.class = notDone
+	case 1969, 3024:
+		e.class, e.next = notDone, "another transaction keeps the row for long, or the server is slow: look at SHOW PROCESSLIST, or raise max_statement_time (max_execution_time in MySQL)"
+	case 1021, 1114:
+		e.class, e.next = notDone, "make room on the disk of the server"
+	case 1041:
+		e.class, e.next = notDone, "give the server more memory, or fewer connections"
 	case 1040, 1203, 1226: // too many connections
 		e.class, e.next = notDone, "raise max_connections or the limit of the user, or give the pools fewer connections"
 	case 1290: // an option of the server forbids the statement; the text names it
@@ -257,6 +257,8 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 		return ended{cause, err}
 	case errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, context.DeadlineExceeded):
 		return ended{context.DeadlineExceeded, err}
+	case strings.HasSuffix(err.Error(), "invalid connection") && !backends.Unsent(err): // github.com/go-sql-driver/mysql
+		return fmt.Errorf("the connection was lost in the call: %w", err)
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("the database answered with no row; the outcome is unknown: %w", err)
 	}

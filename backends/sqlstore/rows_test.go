@@ -96,6 +96,8 @@ func TestErrorsOfDatabasesNameTheNextStep(t *testing.T) {
 		{mysqlError(&numbered{1836, "Running in read-only mode"}), "set read_only to OFF"},
 		{mysqlError(&numbered{1792, "Cannot execute statement in a READ ONLY transaction"}), "transaction_read_only"},
 		{mysqlError(&numbered{1290, "running with the --secure-file-priv option"}), ""},
+		{mysqlError(&numbered{1041, "Out of memory"}), "more memory"},
+		{mysqlError(&numbered{3024, "maximum statement execution time exceeded"}), "max_execution_time"},
 		{mysqlError(&numbered{1142, "INSERT command denied"}), "SELECT, INSERT"},
 		{ofInstall(mysqlError(&numbered{1142, "CREATE command denied"})).(*StatementError), "CREATE and ALTER"},
 		{sqliteError(coded{8}), "mode=ro"},

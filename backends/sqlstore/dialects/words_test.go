@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +75,12 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	mustSet(t, mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1)).store(), "a", "token", maxTTL)
+	fail(t, server)
+	mariaDB := server.Addr() // MySQL has other numbers for these
+	if isMySQL(t, admin) {
+		mariaDB = ""
+	}
 	for name, c := range map[string]struct {
 		user, addr string
 		database   string // empty: locks
@@ -96,8 +103,14 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 		"the ctx has ended": {user: "app", addr: server.Addr(), warm: true, limit: -1, unsent: true, is: context.Canceled},
 		"closed":            {user: "app", addr: server.Addr(), warm: true, closed: true, unsent: true, next: "closed"},
 
-		"a server that is read-only": {user: "app", addr: readOnly.Addr(), unsent: true, next: "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF", works: "Inspect"},
-		"too many connections":       {user: "app", addr: full.Addr(), unsent: true, next: "raise max_connections"},
+		"a server that is read-only":  {user: "app", addr: readOnly.Addr(), unsent: true, next: "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF", works: "Inspect"},
+		"too many connections":        {user: "app", addr: full.Addr(), unsent: true, next: "raise max_connections"},
+		"too many connections of one": {user: "crowd", addr: server.Addr(), unsent: true, next: "has exceeded the 'max_user_connections'", also: "raise max_connections or the limit of the user"},
+
+		"a disk that is full":                 {user: "cramped", addr: server.Addr(), unsent: true, next: "Disk full", also: "make room on the disk of the server", works: "Inspect"},
+		"a table that is full":                {user: "brimming", addr: server.Addr(), unsent: true, next: "The table is full", also: "make room on the disk of the server", works: "Inspect"},
+		"a statement that takes too long":     {user: "slow", addr: mariaDB, unsent: true, next: "max_statement_time exceeded", also: "raise max_statement_time", works: "Inspect"},
+		"a connection that is lost in a call": {user: "shot", addr: mariaDB, next: "onnection was", works: "Inspect"},
 
 		"a name that nobody knows":                  {user: "app", addr: "no..such:3306", unsent: true, next: "no such host"},
 		"a database that is missing":                {user: "boss", database: "none", addr: server.Addr(), permanent: true, next: "Unknown database", also: "create the database, or name another one"},
@@ -126,6 +139,9 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 				}
 				db := sql.OpenDB(connector)
 				t.Cleanup(func() { _ = db.Close() })
+				if c.user == "shot" {
+					db.SetMaxIdleConns(-1) // the next call may have a connection whose end it does not see yet
+				}
 				var opts []sqlstore.Option
 				if by == "WithAddress" {
 					opts = append(opts, sqlstore.WithAddress(c.addr))
@@ -148,7 +164,7 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 					t.Cleanup(func() { _ = conn.Close() })
 				}
 				for call, fn := range map[string]func(context.Context) error{
-					"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "a", "token", time.Second); return err },
+					"SetNX":    func(ctx context.Context) error { _, err := store.SetNX(ctx, "b", "token", time.Second); return err },
 					"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "a", "token", time.Second); return err },
 					"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "token"); return err },
 					"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
@@ -190,6 +206,92 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 
 // wrapped hides the connector of the driver, as a package for traces does.
 type wrapped struct{ driver.Connector }
+
+// fail gives a server users whose calls of the database locks fail.
+func fail(t *testing.T, server *mariadbtest.Server) {
+	t.Helper()
+	x := outside{t, mariadb.dial(t, strings.Replace(server.DSN(), "/test", "/locks", 1))}
+	for _, user := range []string{"cramped", "brimming", "slow", "shot", "crowd"} {
+		x.exec("CREATE USER '" + user + "'@'%' IDENTIFIED BY '" + password + "'")
+		x.exec("GRANT ALL ON locks.* TO '" + user + "'@'%'")
+	}
+	x.exec("ALTER USER 'crowd'@'%' WITH MAX_USER_CONNECTIONS 1")
+	conn, err := mariadb.dial(t, strings.Replace(server.DSN(), "root@", "crowd:"+password+"@", 1)).Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if !isMySQL(t, x.db) {
+		x.exec("ALTER USER 'slow'@'%' WITH MAX_STATEMENT_TIME 0.1")
+	}
+	for _, change := range []string{"INSERT", "UPDATE"} {
+		x.exec("CREATE TRIGGER fault_" + change + " BEFORE " + change + ` ON lockstep_lock FOR EACH ROW BEGIN
+			IF USER() LIKE 'cramped@%' THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1021, MESSAGE_TEXT = 'Disk full'; END IF;
+			IF USER() LIKE 'brimming@%' THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'; END IF;
+			IF USER() LIKE 'slow@%' THEN DO SLEEP(60); END IF;
+			IF USER() LIKE 'shot@%' THEN KILL CONNECTION_ID(); END IF;
+		END`)
+	}
+}
+
+// A call that waits for a row when its server ends may have been done. One that comes later is not sent.
+func TestWordsOfErrorsOfAMySQLServerThatEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*mariadbtest.Server){
+		"and says so":  func(s *mariadbtest.Server) { s.Stop() },
+		"by a kill -9": func(s *mariadbtest.Server) { s.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := mariadbtest.Start(t)
+			admin := mariadb.dial(t, server.DSN())
+			if err := sqlstore.InstallMySQL(trial.Patient(t), admin.DB); err != nil {
+				t.Fatal(err)
+			}
+			mustSet(t, admin.store(), "a", "token", maxTTL)
+			store := mariadb.dial(t, server.DSN()).store() // has no connection of its own yet, on which it would not wait
+			tx, err := admin.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(t.Context(), "UPDATE lockstep_lock SET kept = kept + 1"); err != nil {
+				t.Fatal(err)
+			}
+			calls := map[string]func() error{
+				"ExpireIf": func() error { _, err := store.ExpireIf(t.Context(), "a", "token", time.Second); return err },
+				"DeleteIf": func() error { _, err := store.DeleteIf(t.Context(), "a", "token"); return err },
+			}
+			want := func(call string, err error, unsent bool, text string) {
+				if backends.Permanent(err) || backends.Unsent(err) != unsent || !strings.Contains(fmt.Sprint(err), text) || !strings.Contains(fmt.Sprint(err), server.Addr()) {
+					t.Errorf("%s: %v: permanent %v and not sent %v; want the address %s, %q and not sent %v",
+						call, err, backends.Permanent(err), backends.Unsent(err), server.Addr(), text, unsent)
+				}
+			}
+			lost := "the connection was lost in the call: "
+			if isMySQL(t, admin) {
+				lost = "" // it may tell that it shuts down
+			}
+			var all sync.WaitGroup
+			for call, fn := range calls {
+				all.Go(func() { want(call+" that waits", fn(), false, lost) })
+			}
+			eventually(t, "a call waits for the row", func() bool {
+				time.Sleep(200 * time.Millisecond) // the server shows a copy, and a new one if nobody has looked for 100 ms
+				var n int
+				const waits = "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+				if err := admin.QueryRowContext(t.Context(), waits).Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n == len(calls)
+			})
+			end(server)
+			all.Wait()
+			for call, fn := range calls {
+				want(call+" afterwards", fn(), true, "connection refused")
+			}
+		})
+	}
+}
 
 // makeReadOnly gives a server the table and a user, and lets it take no more writes.
 func makeReadOnly(t *testing.T, server *mariadbtest.Server) {
@@ -254,6 +356,8 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 		options   string
 		hidden    bool // the path, as no connection is had
 		inMemory  bool
+		usedUp    bool // the pool
+		closed    bool
 		limit     time.Duration // of the ctx
 		permanent bool
 		unknown   bool // otherwise nothing was done
@@ -292,6 +396,13 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 			prepare: func(*testing.T, string) {}, inMemory: true, permanent: true,
 			says: []string{"no such table: lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
 		},
+		"a pool that is used up": {
+			prepare: installFile, usedUp: true, hidden: true, limit: time.Second, is: context.DeadlineExceeded,
+			says: []string{"the only connection of the pool is in use", "give the locks a pool of their own, or make this one larger (SetMaxOpenConns)"},
+		},
+		"a pool that is closed": {
+			prepare: installFile, closed: true, hidden: true, says: []string{"sql: database is closed"},
+		},
 	} {
 		for _, by := range []string{"the driver", "WithAddress", "nobody"} {
 			t.Run(name+", path told by "+by, func(t *testing.T) {
@@ -315,6 +426,17 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 				address := "sqlite at " + path
 				if by == "nobody" && c.hidden {
 					address = "sqlite (name its address with sqlstore.WithAddress)"
+				}
+				if c.usedUp {
+					db.SetMaxOpenConns(1)
+					conn, err := db.Conn(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = conn.Close() })
+				}
+				if c.closed {
+					_ = db.Close()
 				}
 				needsRoom := strings.Repeat("a", 3000)
 				for call, fn := range map[string]func(context.Context) error{

@@ -158,7 +158,7 @@ func adviseMySQL(err error) (string, bool) {
 		return `mysql -e "SET GLOBAL transaction_read_only = OFF" (tx_read_only in MariaDB)`, true
 	case "1021", "1114":
 		return "make room on the disk of the server", true
-	case "1205", "1213":
+	case "1205", "1213", "1969":
 		return `mysql -e "SHOW ENGINE INNODB STATUS" shows what it waits for`, true
 	}
 	return "", true

@@ -45,7 +45,7 @@ func TestAdviceByTheKindOfError(t *testing.T) {
 			state("42883"): "lockstep install", state("42704"): "parameters", state("25006"): "target_session_attrs=read-write", state("XX000"): "", down: "-",
 		}},
 		"MySQL": {adviseMySQL, map[error]string{
-			state("1114"): "disk", state("1040"): "max_connections", state("1205"): "INNODB STATUS", state("1290"): "option that the error names",
+			state("1114"): "disk", state("1040"): "max_connections", state("1205"): "INNODB STATUS", state("1969"): "INNODB STATUS", state("1290"): "option that the error names",
 			state("1142"): "GRANT", state("1227"): "SHOW GRANTS", state("9999"): "", down: "-",
 		}},
 		"SQLite": {adviseSQLite, map[error]string{
