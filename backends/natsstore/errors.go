@@ -3,6 +3,7 @@ package natsstore
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -131,7 +132,7 @@ func (w way) told(err *apiError) error {
 	case codeNoResources, codeNoStorage:
 		e.class, e.next = unsent, "give the account or the server more storage"
 	case codeUnavailable:
-		e.class, e.next = unsent, "the cluster has no leader at the moment"
+		e.class, e.next = unsent, "wait until JetStream has a leader"
 	case codeStoreFailed:
 		if strings.Contains(err.Description, "maximum") {
 			e.class, e.next = unsent, "the stream is full; raise its limits"
@@ -180,17 +181,36 @@ func isGone(err error) bool {
 
 // notConnected is the error of a call that was not sent.
 func (w way) notConnected(status nats.Status) error {
+	last := w.conn.LastError() // such as a password that is wrong; the connection does not keep all of these
 	if status == nats.CLOSED && w.isFirst {
-		return w.is(nats.ErrConnectionClosed, permanent, "make a new connection, with nats.MaxReconnects(-1)")
+		err := nats.ErrConnectionClosed
+		if last != nil {
+			err = fmt.Errorf("%w (%s)", err, strings.TrimPrefix(last.Error(), "nats: "))
+		}
+		return w.is(err, permanent, "make a new connection, with nats.MaxReconnects(-1)")
 	}
 	why, next := status.String(), "the connection is being made again"
-	if last := w.conn.LastError(); last != nil { // such as a password that is wrong; the connection does not keep all of these
+	if last != nil {
 		why += ", " + strings.TrimPrefix(last.Error(), "nats: ")
-		if isEnd(last) {
-			next += "; the log of the server says why it ends it, as for max_connections or a password"
-		}
 	}
-	return w.is(fmt.Errorf("not connected (%s)", why), unsent, next)
+	return w.is(fmt.Errorf("not connected (%s)", why), unsent, next+hint(last))
+}
+
+// hint is what to do if a connection can't be made.
+func hint(last error) string {
+	switch {
+	case last == nil:
+		return "; nats.ReconnectErrHandler tells why each attempt fails"
+	case errors.As(last, new(*tls.CertificateVerificationError)):
+		return "; check RootCAs and ServerName of the client's tls.Config"
+	case strings.Contains(last.Error(), "remote error: tls: "):
+		return "; check Certificates of the client's tls.Config"
+	case errors.Is(last, nats.ErrSecureConnWanted):
+		return "; the server may not speak TLS: then connect without nats.Secure"
+	case isEnd(last):
+		return "; the log of the server says why it ends it, as for max_connections or a password"
+	}
+	return ""
 }
 
 // isEnd tells that the server has closed the connection. The client library may miss what it said before.
@@ -209,13 +229,13 @@ func addresses(conn *nats.Conn) (all []string) {
 }
 
 // explain gives an error of the client library its class.
-func (w way) explain(ctx context.Context, subject string, before, err error) error {
-	if denied := w.denied(subject, before); denied != nil {
+func (w way) explain(ctx context.Context, subject string, before moment, err error) error {
+	if denied := w.denied(subject, before.last); denied != nil {
 		return denied
 	}
 	switch cause := ctx.Err(); {
 	case cause != nil && errors.Is(err, cause):
-		return w.at(err)
+		return &overdue{error: w.at(fmt.Errorf("%s%w", w.lost(before), err))}
 	case cause != nil:
 		return ended{cause, w.error(err)}
 	case errors.Is(err, nats.ErrNoResponders) && strings.HasPrefix(subject, "$JS."):
@@ -228,9 +248,25 @@ func (w way) explain(ctx context.Context, subject string, before, err error) err
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionDraining):
 		return w.is(err, unsent, "")
 	case errors.Is(err, context.DeadlineExceeded):
-		return w.error(fmt.Errorf("no answer to %s within %v", subject, requestLimit))
+		return w.error(fmt.Errorf("%sno answer to %s within %v", w.lost(before), subject, requestLimit))
 	}
 	return w.error(err)
+}
+
+// A moment is what a connection was before a request.
+type moment struct {
+	last error
+	made uint64 // how often it was made again
+}
+
+func (w way) moment() moment { return moment{w.conn.LastError(), w.conn.Stats().Reconnects} }
+
+// lost says that the connection has ended since, if it has: a request that was on its way gets no answer.
+func (w way) lost(since moment) string {
+	if w.conn.IsConnected() && w.conn.Stats().Reconnects == since.made {
+		return ""
+	}
+	return "the connection was lost: "
 }
 
 // denied tells that the user may not use a subject. The server does not answer such a request. It
@@ -252,6 +288,10 @@ func notDone(err error) error {
 		}
 		return err
 	}
+	if late, ok := errors.AsType[*overdue](err); ok {
+		late.unsent = true
+		return err
+	}
 	if err != nil && !backends.Unsent(err) {
 		return backends.NotDone(err)
 	}
@@ -270,6 +310,21 @@ func (s *Store) over(ctx context.Context) error {
 	}
 	return nil
 }
+
+// overdue is the error of a request that had no answer when its ctx ended.
+type overdue struct {
+	error
+	unsent bool
+}
+
+func (e *overdue) Error() string {
+	if e.unsent {
+		return e.error.Error() + "; nothing was done"
+	}
+	return e.error.Error() + "; the outcome is unknown"
+}
+func (e *overdue) Unwrap() error { return e.error }
+func (e *overdue) Unsent() bool  { return e.unsent }
 
 // ended is an error of a call whose ctx has ended: it matches the error of the ctx, whatever the
 // client library calls it.

@@ -199,7 +199,7 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	before, began, heard := w.conn.LastError(), time.Now(), func() {}
+	before, began, heard := w.moment(), time.Now(), func() {}
 	if w.isFirst {
 		heard = s.rests.request()
 		defer time.AfterFunc(silence, s.late).Stop()

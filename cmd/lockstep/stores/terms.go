@@ -47,6 +47,8 @@ var natsTerms = []string{
 	"make another stream by Install", "make another stream by `lockstep install`",
 	"run Store.Check", "run `lockstep doctor`",
 	"that Store.Permissions lists", "that docs/security.md lists",
+	"; nats.ReconnectErrHandler tells why each attempt fails", "",
+	"connect without nats.Secure", "use nats:// in the URL",
 	"make a new connection, with nats.MaxReconnects(-1)", "start the command again",
 	"natsstore.WithMaxTTL", "-max-ttl",
 	"natsstore.WithStream", "stream=NAME in the URL",

@@ -14,7 +14,7 @@ import (
 )
 
 // goNames are what only programmers can use.
-var goNames = regexp.MustCompile(`\b(redisstore|sqlstore|pgxstore|etcd|natsstore|redlock|locker|goredis|Store|tls|sql)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|(^|[^` + "`" + `])\bInstall\b|\bDSN\b|\bin Endpoints\b`)
+var goNames = regexp.MustCompile(`\b(redisstore|sqlstore|pgxstore|etcd|natsstore|redlock|locker|goredis|Store|tls|sql|nats)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|(^|[^` + "`" + `])\bInstall\b|\bDSN\b|\bin Endpoints\b`)
 
 // unseen are texts that the command never shows: it gives no nil, opens its clients by Open, gives each MySQL
 // server its address, and leaves drift and node limit as they are.
