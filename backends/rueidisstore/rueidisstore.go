@@ -33,7 +33,12 @@
 // one more connection, from the pool for blocking commands, until the first one answers or is given up:
 // leave room for it in BlockingPoolSize. What is sent to clean up may overtake the abandoned command, and
 // is sent again when the first connection has answered or is given up. After a pause of seven seconds the
-// connection is tested before it is used. A store on a ClusterClient does none of this.
+// connection is tested before it is used.
+//
+// A store on a ClusterClient does none of this. If a load balancer or a NAT has forgotten the connection to a
+// node, the first lock on that node ends as unknown: after ConnWriteTimeout with 1 s, and with the default,
+// 10 s, after the TTL of the lock, 10 s by default too. Then the locks held on that node are lost as well. With
+// 1 s they are kept. No option makes the first lock succeed.
 //
 // # What is sent twice
 //
