@@ -14,13 +14,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 // pgx tests connections that were idle for a second. A server may end them sooner. On a busy machine it may end
-// one before its first call.
+// one before its first call. In full size they end 20 times.
 func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "fsync=off")
@@ -47,7 +48,11 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 
 func outliveTheirSessions(t testing.TB, store backends.Store, ended func()) {
 	locks := locker.New(single.New(store), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
-	for _, pause := range []time.Duration{0, 1300 * time.Millisecond, 0} {
+	pauses := []time.Duration{0, 1300 * time.Millisecond, 0}
+	for full.Size() && len(pauses) < 20 {
+		pauses = append(pauses, pauses[len(pauses)-2])
+	}
+	for _, pause := range pauses {
 		time.Sleep(pause)
 		ended()
 		for range 2 {

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/silent"
 	"github.com/lockstep-go/lockstep/proof/trial"
@@ -71,7 +72,11 @@ func TestIdleConnectionsThatTheServerHasClosedFailNoLock(t *testing.T) {
 			db := mariadb.dial(t, strings.Replace(dsn, "root", user, 1)+option)
 			several(t, db.DB)
 			locks := locker.New(single.New(db.store()), locker.WithTTL(10*time.Minute), locker.WithoutRenewal())
-			for range 3 {
+			rounds := 3
+			if full.Size() {
+				rounds = 20
+			}
+			for range rounds {
 				awaitNone(t, watch, user)
 				for range 5 {
 					l, err := locks.TryLock(t.Context(), name)
