@@ -30,15 +30,24 @@ func forgottenConnections(t *testing.T, h Harness) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewRelay(t, redistest.Start(t).Addr())
+			pauses, forgot := 0, 0
 			idle(t, store(t, Server{Addr: proxy.Addr()}), inFull(20), func() {
 				time.Sleep(idleFor)
-				if n := proxy.Forsake(); n == 0 {
-					t.Error("there was no connection to forget")
+				pauses++
+				if proxy.Forsake() > 0 {
+					forgot++
 				}
 				if h.Shares {
 					time.Sleep(4 * time.Second) // such a connection is tested later, or by the client library
 				}
 			})
+			least := pauses
+			if h.Shares { // the client library closes a connection that it has found dead, and the next call opens one
+				least = (pauses + 2) / 3
+			}
+			if forgot < least {
+				t.Errorf("there was a connection to forget in %d of %d pauses", forgot, pauses)
+			}
 		})
 	}
 }
