@@ -61,8 +61,9 @@ func TestAReleaseReadsEachOfManyWaitersAFewTimes(t *testing.T) {
 			d.register(nil)
 			d.within(enter("0", "live", "r", "live"), work{read: 10*n + 30, written: 5}, "an attempt that takes a position")
 			d.within(leave("writer"), work{read: 10*n + 30, written: n + 5, messages: n + 1}, "the release of the writer")
+			d.reserve("1 minute")
 			d.within(enter("1", "live", "r", "live"), work{read: 5*n + 30, written: 5}, "the attempt of the waiter that lives")
-			outside{t, pool}.exec("UPDATE lockstep.waiter SET reserved = clock_timestamp() WHERE key = $1", d.key)
+			d.reserve("0")
 			d.within(enter("1", "other", "r", ""), work{read: 10*n + 30, written: n + 5}, "the first attempt after the reservations")
 			d.within(leave("other"), work{read: 10*n + 30, written: 5, messages: 8}, "a release")
 			d.age()
@@ -108,6 +109,12 @@ func (d *deadWaiters) register(reserved any) {
 	d.t.Helper()
 	d.exec(`INSERT INTO lockstep.waiter (key, waiter, channel, holds, most, seen, reserved)
 		SELECT $1, 'dead ' || i, 'dead', 'r', 0, clock_timestamp(), $3::text::timestamptz FROM generate_series(1, $2::int) AS i`, d.key, d.n, reserved)
+}
+
+// reserve sets when the reservations of the waiters end, however long a call took.
+func (d *deadWaiters) reserve(from string) {
+	d.t.Helper()
+	d.exec("UPDATE lockstep.waiter SET reserved = clock_timestamp() + $2::text::interval WHERE key = $1", d.key, from)
 }
 
 // age lets more than 90 s pass for the waiters.
