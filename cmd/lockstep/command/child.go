@@ -226,11 +226,3 @@ func isForeground() bool {
 	}
 	return term.IsTerminal(0) && terminalGroup() == unix.Getpgrp()
 }
-
-func terminalGroup() int {
-	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
-	if err != nil {
-		return -1
-	}
-	return group
-}
