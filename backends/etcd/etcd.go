@@ -26,9 +26,9 @@
 // second or more, the next calls for locks go over a connection that the store opens to one member, and
 // closes when the client is answered again. A waiter has its lock about two seconds after the release
 // then. Wake-ups stay on the connection of the client. A waiter that hears none looks by itself, after
-// six seconds at most. A client keeps its connections if it has a user name, if its endpoints have
-// different schemes, or if its KV was replaced, as package namespace of the client library does. Then
-// gRPC finds one that is silent, if the client has a keep-alive: see [Open].
+// six seconds at most. A client keeps its connections if it has a user name and is not from [Open], if its
+// endpoints have different schemes, or if its KV was replaced, as package namespace of the client library
+// does. Then gRPC finds one that is silent, if the client has a keep-alive: see [Open].
 //
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
 // transaction fails. An attempt that finds the lock held changes no key.
@@ -182,8 +182,7 @@ var (
 // Open opens a client with settings fit for locks, where config does not set its own, and returns a store
 // on it together with the client, for the caller to close:
 //   - gRPC finds a connection that has fallen silent within 11 seconds (DialKeepAliveTime,
-//     DialKeepAliveTimeout): it asks no more often. Until then, calls for locks go over another one, but
-//     not if config has a Username;
+//     DialKeepAliveTimeout): it asks no more often. Until then, calls for locks go over another one;
 //   - a login is given up after 5 seconds (DialTimeout);
 //   - the client library writes no lines to standard error, since the calls return its errors. It would
 //     write one for each call whose ctx ends. It does if config has a Logger or a LogConfig, or if
@@ -199,13 +198,14 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 		config.Logger = zap.NewNop()
 	}
 	config.DialOptions = append(slices.Clone(config.DialOptions), grpc.WithChainUnaryInterceptor(keepReason))
-	login := withReason(cmp.Or(config.Context, context.Background()))
-	config.Context = login
+	ctx := withReason(cmp.Or(config.Context, context.Background()))
+	config.Context = ctx
 	client, err := clientv3.New(config)
 	if err != nil {
-		why := because(reason(login))
+		why := because(reason(ctx))
 		return nil, nil, fmt.Errorf("lockstep: open: etcd at %s: %w%s%s", addresses(config.Endpoints), err, why, hint(why))
 	}
+	client.Auth = &login{Auth: client.Auth, client: client}
 	return New(client, opts...), client, nil
 }
 
@@ -225,6 +225,9 @@ func New(client *clientv3.Client, opts ...Option) *Store {
 		return s
 	}
 	s.ways = newWays(client, s.at(""))
+	if l, ok := client.Auth.(*login); ok {
+		l.ways.CompareAndSwap(nil, s.ways)
+	}
 	// For each renewal, the client library then logs in again, which a majority writes to disk too.
 	s.spares.none = client.Username != "" && client.Token == ""
 	return s

@@ -34,17 +34,46 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 			return etcd.New(deaf(t, clientv3.Config{Endpoints: []string{"http://" + addr}}))
 		}, (*etcd.Store).Check)
 	})
-	t.Run("Open", func(t *testing.T) {
-		t.Parallel()
-		silent.Run(t, server, func(t *testing.T, addr string) *etcd.Store {
-			store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"http://" + addr}})
+	open := func(config clientv3.Config) func(t *testing.T, addr string) *etcd.Store {
+		return func(t *testing.T, addr string) *etcd.Store {
+			config := config
+			config.Endpoints = []string{"http://" + addr}
+			store, client, err := etcd.Open(config)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = client.Close() })
 			return store
-		}, (*etcd.Store).Check)
+		}
+	}
+	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, server, open(clientv3.Config{}), (*etcd.Store).Check)
 	})
+	// The client library logs in again for each renewal.
+	t.Run("Open with a user name", func(t *testing.T) {
+		t.Parallel()
+		server := etcdtest.Start(t, 1, etcdtest.Fast)
+		withUsers(t, dial(t, server.Endpoints()))
+		silent.Run(t, server.Members[0].Addr(), open(clientv3.Config{Username: "root", Password: password}), (*etcd.Store).Check)
+	})
+}
+
+const password = "sesame"
+
+// withUsers lets a cluster know its clients by name: root, and stranger, who has no rights.
+func withUsers(t *testing.T, admin *clientv3.Client) {
+	t.Helper()
+	for _, step := range []func() error{
+		func() error { _, err := admin.UserAdd(t.Context(), "root", password); return err },
+		func() error { _, err := admin.UserGrantRole(t.Context(), "root", "root"); return err },
+		func() error { _, err := admin.UserAdd(t.Context(), "stranger", password); return err },
+		func() error { _, err := admin.AuthEnable(t.Context()); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // deaf returns a client without a keep-alive: it never finds that a connection is silent.

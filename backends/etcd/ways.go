@@ -223,11 +223,11 @@ func (w *ways) leave(old *way, silent bool) {
 //   - the client is open, and has endpoints;
 //   - all have the same scheme. It says whether a connection is encrypted, and the connection of the client
 //     goes by the first endpoint;
-//   - the client has no user name. Its calls log in over the connection of the client, again and again;
+//   - the client has no user name, or logs in over the same way as the call: see login;
 //   - its KV was not replaced: package namespace of the client library does so, and over another connection
 //     the keys would have other names.
 func (w *ways) mayDial(endpoints []string) bool {
-	if w.client.Ctx().Err() != nil || len(endpoints) == 0 || w.client.Username != "" {
+	if w.client.Ctx().Err() != nil || len(endpoints) == 0 || w.client.Username != "" && !w.logsIn() {
 		return false
 	}
 	for _, endpoint := range endpoints {
