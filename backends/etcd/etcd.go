@@ -154,7 +154,10 @@ type uses struct {
 	last time.Time
 }
 
-const afterPause = 5 * time.Second
+const (
+	afterPause = 5 * time.Second
+	wakeLimit  = 2 * time.Second // gRPC needs one to find that a connection is dead, and makes another one
+)
 
 func (u *uses) note() {
 	u.mu.Lock()
@@ -270,20 +273,21 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 
 // wakeUp reads from each member if the store was not used for five seconds. A load balancer or NAT may have
 // forgotten the connections, of which each member has one. The client library sends a read again when gRPC
-// finds that, but nothing that writes. It asks the members in turn, so reads at once go to all of them.
+// finds that, but nothing that writes. It asks the members in turn, so reads at once go to all of them. If
+// gRPC has no keep-alive, a read that has no answer shows it, and the next calls go another way.
 func (s *Store) wakeUp(ctx context.Context, key string) (paused bool) {
 	if !s.uses.paused() {
 		return false
 	}
-	if members := len(s.client.Endpoints()); members > 1 { // one is read from anyhow
-		var all sync.WaitGroup
-		for range members {
-			all.Go(func() { _, _ = s.get(ctx, key) }) // what is wrong, the next call finds
-		}
-		all.Wait()
-		if ctx.Err() == nil {
-			s.uses.note()
-		}
+	limited, cancel := context.WithTimeout(ctx, wakeLimit)
+	defer cancel()
+	var all sync.WaitGroup
+	for range s.client.Endpoints() {
+		all.Go(func() { _, _ = s.get(limited, key) }) // what is wrong, the next call finds
+	}
+	all.Wait()
+	if ctx.Err() == nil {
+		s.uses.note()
 	}
 	return true
 }

@@ -21,13 +21,22 @@ import (
 func TestAnIdleConnectionThatWasForgottenFailsNoLock(t *testing.T) {
 	t.Parallel()
 	member := strings.TrimPrefix(etcdtest.Start(t, 1).Endpoints()[0], "http://")
-	silent.Forgets(t, member, 11*time.Second, func(t *testing.T, addr string) backends.Store {
-		store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"http://" + addr}}, etcd.WithMaxTTL(time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = client.Close() })
-		return store
+	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		silent.Forgets(t, member, 11*time.Second, func(t *testing.T, addr string) backends.Store {
+			store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"http://" + addr}}, etcd.WithMaxTTL(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			return store
+		})
+	})
+	t.Run("New", func(t *testing.T) {
+		t.Parallel()
+		silent.Forgets(t, member, 6*time.Second, func(t *testing.T, addr string) backends.Store {
+			return etcd.New(deaf(t, clientv3.Config{Endpoints: []string{"http://" + addr}}), etcd.WithMaxTTL(time.Hour))
+		})
 	})
 }
 
