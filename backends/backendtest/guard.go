@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -21,8 +22,9 @@ type GuardedStore interface {
 
 	// Begin begins a transaction. It reads something, so that a level with a snapshot has it from
 	// then. commit ends the transaction as an application does: with the guard of a lock, or of a
-	// shared hold, as its last statement before the commit. The error is nil if it was committed.
-	Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error)
+	// shared hold, as its last statement before the commit. If the guard passes, commit calls between
+	// before it commits. The error is nil if it was committed.
+	Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool, between func()) error, err error)
 }
 
 // GuardHarness says how to test the guard of a store.
@@ -84,6 +86,90 @@ var guardSentences = []sentence{
 			}, false)
 		}
 	}},
+	{"a transaction never commits after the eviction of its lease was answered, also if the guard passed before", func(x *fixture) {
+		for _, e := range []backends.Eviction{{By: "ann"}, {Now: true}} {
+			for _, isolation := range x.guarded.Isolations() {
+				for _, kind := range leases {
+					passed := false
+					for again := 0; !passed && again < 100; again++ {
+						passed = x.evictBetween(e, isolation, kind)
+					}
+					if !passed {
+						x.Errorf("%s, isolation %q: the guard never passes", kind, isolation)
+					}
+				}
+			}
+		}
+	}},
+}
+
+// evictBetween evicts a lease between the guard of a transaction and its commit. The eviction waits for
+// the end of the transaction, or is refused until then, or the commit fails. It returns false if the guard
+// did not pass, by a conflict with other transactions of the server.
+func (x *fixture) evictBetween(e backends.Eviction, isolation, kind string) bool {
+	x.Helper()
+	type answer struct {
+		ok  bool
+		err error
+	}
+	key, token, shared := x.lease(kind)
+	ctx, cancel := x.unhurried()
+	defer cancel()
+	evict := func() (a answer) {
+		a.ok, a.err = x.evictor.Evict(ctx, key, backends.PrintOf(token), e)
+		return a
+	}
+	commit, err := x.guarded.Begin(ctx, isolation)
+	if err != nil {
+		x.Fatalf("Begin: %v", err)
+	}
+	var early bool
+	var answers chan answer
+	err = commit(key, token, shared, func() {
+		answers = make(chan answer, 1)
+		go func() { answers <- evict() }()
+		select {
+		case a := <-answers:
+			early = true
+			answers <- a
+		case <-time.After(overtaking):
+		}
+	})
+	if answers == nil {
+		return false
+	}
+	a := <-answers
+	if early && a.ok && err == nil {
+		x.Errorf("%s, isolation %q: the commit succeeds after %+v was answered", kind, isolation, e)
+	}
+	for again := 0; backends.Unsent(a.err) && again < 100; again++ {
+		a = evict()
+	}
+	if !a.ok || a.err != nil {
+		x.Errorf("%s, isolation %q: Evict = %v, %v after the transaction has ended; want true", kind, isolation, a.ok, a.err)
+	}
+	return true
+}
+
+// overtaking is how long an eviction has to overtake a commit, which it must not.
+const overtaking = 100 * time.Millisecond
+
+// leases are the kinds that a guard knows.
+var leases = []string{"a lock", "a hold that is alone", "one of two holds"}
+
+// lease takes one of them.
+func (x *fixture) lease(kind string) (key, token string, shared bool) {
+	x.Helper()
+	key, token, shared = x.key(rand.Text()), labelled(""), kind != "a lock"
+	if shared {
+		x.admit(key, token, x.long, backends.Admission{Limit: 2}, 1, 1)
+	} else {
+		x.grant(key, token, x.long)
+	}
+	if kind == "one of two holds" {
+		x.admit(key, labelled(""), x.long, backends.Admission{Limit: 2}, 2, 0)
+	}
+	return key, token, shared
 }
 
 // guards has transactions end with the guard of a lease after something happened to it. One that
@@ -92,7 +178,7 @@ var guardSentences = []sentence{
 func (x *fixture) guards(happens func(key, token string, shared bool), commits bool) {
 	x.Helper()
 	for _, isolation := range x.guarded.Isolations() {
-		for _, kind := range []string{"a lock", "a hold that is alone", "one of two holds"} {
+		for _, kind := range leases {
 			for _, began := range []string{"before", "after"} {
 				err := x.guard(happens, isolation, kind, began)
 				for again := 0; commits && backends.Unsent(err) && again < 100; again++ {
@@ -110,15 +196,7 @@ func (x *fixture) guards(happens func(key, token string, shared bool), commits b
 // guard returns the error of a commit with a guard.
 func (x *fixture) guard(happens func(key, token string, shared bool), isolation, kind, began string) error {
 	x.Helper()
-	key, token, shared := x.key(rand.Text()), labelled(""), kind != "a lock"
-	if shared {
-		x.admit(key, token, x.long, backends.Admission{Limit: 2}, 1, 1)
-	} else {
-		x.grant(key, token, x.long)
-	}
-	if kind == "one of two holds" {
-		x.admit(key, labelled(""), x.long, backends.Admission{Limit: 2}, 2, 0)
-	}
+	key, token, shared := x.lease(kind)
 	if began == "after" {
 		happens(key, token, shared)
 	}
@@ -129,5 +207,5 @@ func (x *fixture) guard(happens func(key, token string, shared bool), isolation,
 	if began == "before" {
 		happens(key, token, shared)
 	}
-	return commit(key, token, shared)
+	return commit(key, token, shared, func() {})
 }

@@ -14,13 +14,14 @@ import (
 type transactions struct {
 	*memory.Store
 	commits func(now, seen func(key, token string, shared bool) bool) func(key, token string, shared bool) bool
+	early   bool // the guard is asked, and the lease is free to go before the commit
 }
 
 func (s transactions) Isolations() []string { return []string{"snapshot"} }
 
 var errRefused = errors.New("not committed")
 
-func (s transactions) Begin(context.Context, string) (func(key, token string, shared bool) error, error) {
+func (s transactions) Begin(context.Context, string) (func(key, token string, shared bool, between func()) error, error) {
 	was := map[string]bool{}
 	page, err := s.List(background, "", "", backends.MaxListed)
 	for _, k := range page.Keys {
@@ -37,8 +38,10 @@ func (s transactions) Begin(context.Context, string) (func(key, token string, sh
 		}
 		return false
 	}, func(_, token string, _ bool) bool { return was[backends.PrintOf(token)] })
-	return func(key, token string, shared bool) error {
-		if commit(key, token, shared) {
+	return func(key, token string, shared bool, between func()) error {
+		passed := s.early && commit(key, token, shared)
+		between()
+		if passed || commit(key, token, shared) {
 			return nil
 		}
 		return errRefused
@@ -48,7 +51,7 @@ func (s transactions) Begin(context.Context, string) (func(key, token string, sh
 type asks = func(key, token string, shared bool) bool
 
 func guarding(commits func(now, seen asks) asks) func(m *memory.Store) GuardedStore {
-	return func(m *memory.Store) GuardedStore { return transactions{m, commits} }
+	return func(m *memory.Store) GuardedStore { return transactions{m, commits, false} }
 }
 
 func TestGuard(t *testing.T) {
@@ -83,8 +86,11 @@ func TestEverySentenceAboutAGuardFails(t *testing.T) {
 					state, err := m.Inspect(background, key)
 					return err == nil && state.Holding > 0
 				}
-			}}
+			}, false}
 		}},
 		{bug: "the guard sees a lease as it was", breaks: guardSentences[3].says, store: guarding(ofSnapshot)},
+		{bug: "nothing keeps a lease from its guard to the commit", breaks: guardSentences[4].says, store: func(m *memory.Store) GuardedStore {
+			return transactions{m, func(now, _ asks) asks { return now }, true}
+		}},
 	}, func(m *memory.Store) SharedOutside { return m })
 }

@@ -153,13 +153,14 @@ type transactions struct {
 
 func (transactions) Isolations() []string { return []string{"serializable"} }
 
-func (s transactions) Begin(ctx context.Context, _ string) (commit func(key, token string, shared bool) error, err error) {
-	return func(key, token string, shared bool) error {
+func (s transactions) Begin(ctx context.Context, _ string) (commit func(key, token string, shared bool, between func()) error, err error) {
+	return func(key, token string, shared bool, between func()) error {
 		l := contract.Lease{Key: key, Token: token}
 		guard := s.Guard(l)
 		if shared {
 			guard = s.GuardHold(l)
 		}
+		between()
 		r, err := s.client.Txn(ctx).If(guard).Then(clientv3.OpPut("guarded", key)).Commit()
 		if err == nil && !r.Succeeded {
 			err = locker.ErrLost

@@ -160,7 +160,7 @@ func (s transactions) Isolations() []string {
 	return []string{string(pgx.ReadCommitted), string(pgx.RepeatableRead), string(pgx.Serializable)}
 }
 
-func (s transactions) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error) {
+func (s transactions) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool, between func()) error, err error) {
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(isolation)})
 	if err != nil {
 		return nil, err
@@ -168,10 +168,11 @@ func (s transactions) Begin(ctx context.Context, isolation string) (commit func(
 	if _, err := tx.Exec(ctx, "SELECT count(*) FROM pg_class"); err != nil {
 		return nil, err
 	}
-	return func(key, token string, _ bool) error {
+	return func(key, token string, _ bool, between func()) error {
 		if err := s.Guard(ctx, pgxstore.InTx(tx), contract.Lease{Key: key, Token: token}); err != nil {
 			return errors.Join(err, tx.Rollback(ctx))
 		}
+		between()
 		return tx.Commit(ctx)
 	}, nil
 }
@@ -188,7 +189,7 @@ var isolations = map[string]sql.IsolationLevel{
 
 func (s standard) Isolations() []string { return slices.Sorted(maps.Keys(isolations)) }
 
-func (s standard) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error) {
+func (s standard) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool, between func()) error, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: isolations[isolation]})
 	if err != nil {
 		return nil, err
@@ -196,10 +197,11 @@ func (s standard) Begin(ctx context.Context, isolation string) (commit func(key,
 	if _, err := tx.ExecContext(ctx, "SELECT count(*) FROM pg_class"); err != nil {
 		return nil, err
 	}
-	return func(key, token string, _ bool) error {
+	return func(key, token string, _ bool, between func()) error {
 		if err := s.Guard(ctx, sqlstore.InTx(tx), contract.Lease{Key: key, Token: token}); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
+		between()
 		return tx.Commit()
 	}, nil
 }

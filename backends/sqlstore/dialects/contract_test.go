@@ -74,7 +74,7 @@ func (s transactions) Isolations() []string {
 	return slices.Sorted(maps.Keys(isolations))
 }
 
-func (s transactions) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool) error, err error) {
+func (s transactions) Begin(ctx context.Context, isolation string) (commit func(key, token string, shared bool, between func()) error, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: isolations[isolation]})
 	if err != nil {
 		return nil, err
@@ -83,10 +83,11 @@ func (s transactions) Begin(ctx context.Context, isolation string) (commit func(
 	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM application").Scan(&n); err != nil {
 		return nil, err
 	}
-	return func(key, token string, _ bool) error {
+	return func(key, token string, _ bool, between func()) error {
 		if err := s.Guard(ctx, sqlstore.InTx(tx), lease(key, token)); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
+		between()
 		return tx.Commit()
 	}, nil
 }
