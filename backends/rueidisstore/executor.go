@@ -17,6 +17,7 @@ import (
 type executor struct {
 	client  client.Client
 	cluster bool
+	slot    int // of the key of a call to a cluster; -1: none
 	*state
 }
 
@@ -24,13 +25,16 @@ type executor struct {
 type state struct {
 	driver.Heard
 	first     first
+	nodes     nodes         // of a cluster
 	closed    atomic.Bool   // the client has said that it is closed
 	demoted   chan struct{} // holds one value: the right to look for another server
 	connected time.Time     // when that was last done; guarded by demoted
 }
 
 func newExecutor(c client.Client) executor {
-	return executor{c, c.Mode() == client.ClientModeCluster, &state{first: first{since: time.Now()}, demoted: make(chan struct{}, 1)}}
+	now := time.Now()
+	s := &state{first: first{since: now}, nodes: nodes{born: now}, demoted: make(chan struct{}, 1)}
+	return executor{c, c.Mode() == client.ClientModeCluster, -1, s}
 }
 
 // Clustered tells the family that a message may be heard on another node than the one that it was
@@ -83,7 +87,14 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 	if e.cluster {
 		if key, ok := firstKey(args); ok {
 			cmd = cmd.SetSlot(key)
+			e.slot = int(cmd.Slot())
+			if node := e.nodes.at(cmd.Slot()); driver.Grants(args) && e.nodes.isIdle(node) {
+				if err := e.test(ctx, key); err != nil {
+					return nil, err
+				}
+			}
 		}
+		e.learn(oldAfter)
 	}
 	var reply any
 	err := e.over(ctx, func(c client.CommandClient) (err error) {
@@ -91,6 +102,7 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 		return err
 	})
 	e.Note(err)
+	e.heard(err)
 	if err != nil {
 		return nil, e.translate(ctx, err)
 	}
@@ -122,7 +134,10 @@ func (e executor) closing(ctx context.Context) error {
 // addr is the address of the server, as far as the client tells it.
 func (e executor) addr() string {
 	if e.cluster {
-		return ""
+		if e.slot < 0 {
+			return ""
+		}
+		return e.nodes.at(uint16(e.slot)).addr
 	}
 	nodes := e.client.Nodes()
 	for addr := range nodes {
@@ -217,6 +232,8 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 	c := &conn{executor: e, client: dedicated}
 	if e.cluster {
 		c.key = key
+		of := command(e.client, []any{"PING"}).SetSlot(key)
+		c.slot = int(of.Slot())
 	}
 	defer func() {
 		if c.watching && !c.broken {

@@ -140,14 +140,14 @@ func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
-	if err := (executor{state: new(state), cluster: true}).translate(over, timeout); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := (executor{state: new(state), cluster: true, slot: -1}).translate(over, timeout); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the deadline: %v", err)
 	}
-	if err := (executor{state: new(state), cluster: true}).translate(gone, timeout); !errors.Is(err, context.Canceled) || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := (executor{state: new(state), cluster: true, slot: -1}).translate(gone, timeout); !errors.Is(err, context.Canceled) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the cancellation: %v", err)
 	}
 	for _, foreign := range []error{context.DeadlineExceeded, context.Canceled, &net.OpError{Op: "dial", Err: context.Canceled}} {
-		err := (executor{state: new(state), cluster: true}).translate(t.Context(), foreign)
+		err := (executor{state: new(state), cluster: true, slot: -1}).translate(t.Context(), foreign)
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			t.Errorf("of another's ctx: %v", err)
 		}
@@ -174,6 +174,40 @@ func TestTheNodeOfAClusterIsThatOfTheFirstKey(t *testing.T) {
 	} {
 		if key, ok := firstKey(c.args); ok != (c.key != nil) || ok && key != c.key {
 			t.Errorf("%v: %q, %t", c.args, key, ok)
+		}
+	}
+}
+
+func TestSlotsAreReadFromTheReplyOfANode(t *testing.T) {
+	at := func(host any, port int64) []any { return []any{host, port, "id"} }
+	for name, c := range map[string]struct {
+		reply any
+		want  map[uint16]string // nil: nothing is told
+	}{
+		"two nodes": {
+			[]any{[]any{int64(0), int64(99), at("a", 1), at("replica", 2)}, []any{int64(100), int64(16383), at("::1", 3)}},
+			map[uint16]string{0: "a:1", 99: "a:1", 100: "[::1]:3", 16383: "[::1]:3"},
+		},
+		"itself":     {[]any{[]any{int64(5), int64(6), at("", 1)}}, map[uint16]string{4: "", 5: "asked:1", 7: ""}},
+		"no name":    {[]any{[]any{int64(5), int64(6), at(nil, 1)}}, map[uint16]string{5: "asked:1"}},
+		"too far":    {[]any{[]any{int64(5), int64(16384), at("a", 1)}}, nil},
+		"too little": {[]any{[]any{int64(5), int64(6)}, "text", []any{int64(-1), int64(6), at("a", 1)}}, nil},
+		"refused":    {nil, nil},
+	} {
+		n := new(nodes)
+		all := n.read("asked:9", c.reply)
+		if (all == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", name, all)
+			continue
+		}
+		n.bySlot.Store(all)
+		for slot, want := range c.want {
+			if got := n.at(slot).addr; got != want {
+				t.Errorf("%s: slot %d is on %q; want %q", name, slot, got, want)
+			}
+		}
+		if all != nil && n.read("asked:9", c.reply)[5] != all[5] {
+			t.Errorf("%s: it is forgotten when the node was heard", name)
 		}
 	}
 }

@@ -35,10 +35,12 @@
 // is sent again when the first connection has answered or is given up. After a pause of seven seconds the
 // connection is tested before it is used.
 //
-// A store on a ClusterClient does none of this. If a load balancer or a NAT has forgotten the connection to a
-// node, the first lock on that node ends as unknown: after ConnWriteTimeout with 1 s, and with the default,
-// 10 s, after the TTL of the lock, 10 s by default too. Then the locks held on that node are lost as well. With
-// 1 s they are kept. No option makes the first lock succeed.
+// A store on a ClusterClient opens no second connection. It tests the connection to a node likewise, before a
+// grant: that is one round trip more. Set ConnWriteTimeout to 1 s: a connection that a load balancer or a NAT
+// has forgotten is given up after that, and the lock goes over the next one. With the default, 10 s, that lock
+// waits for as long, or ends as unknown after its TTL, 10 s by default too; and the locks held on that node are
+// lost. For the tests, and for the address in an error, the store sends CLUSTER SLOTS beside a call once a
+// minute, and after an error.
 //
 // # What is sent twice
 //
