@@ -1,13 +1,16 @@
 package pgxstore_test
 
 import (
+	"context"
 	"database/sql"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/sessions"
 	"github.com/lockstep-go/lockstep/proof/trial"
@@ -15,7 +18,7 @@ import (
 
 func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 	server := pgtest.Start(t, "fsync=off")
-	plain := pgxstore.New(install(t, server.DSN()), pgxstore.WithoutWakes())
+	plain := sessionOn(install(t, server.DSN()))
 	for _, setting := range []string{
 		"bytea_output=escape",
 		"timezone=Asia/Kathmandu",
@@ -51,7 +54,7 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 	} {
 		t.Run(setting, func(t *testing.T) {
 			dsn := server.DSN() + " options='-c " + strings.ReplaceAll(setting, `\`, `\\`) + "'"
-			refused := sessions.Same(t, pgxstore.New(dial(t, dsn), pgxstore.WithoutWakes()), plain)
+			refused := sessions.Same(t, sessionOn(dial(t, dsn)), plain)
 			if refused != nil {
 				t.Error(refused)
 			}
@@ -64,7 +67,16 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = db.Close() }()
-			if refused := sessions.Same(t, sqlstore.NewPostgreSQL(db), plain); refused != nil {
+			store := sqlstore.NewPostgreSQL(db)
+			guard := func(ctx context.Context, lease contract.Lease) error {
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = tx.Rollback() }()
+				return store.Guard(ctx, sqlstore.InTx(tx), lease)
+			}
+			if refused := sessions.Same(t, sessions.Session{Store: store, Guard: guard}, plain); refused != nil {
 				t.Error(refused)
 			}
 		})
@@ -79,4 +91,16 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 			t.Errorf("Check = %v, %v; want an unsafe finding", r, err)
 		}
 	})
+}
+
+func sessionOn(pool *pgxpool.Pool) sessions.Session {
+	store := pgxstore.New(pool, pgxstore.WithoutWakes())
+	return sessions.Session{Store: store, Guard: func(ctx context.Context, lease contract.Lease) error {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+		return store.Guard(ctx, pgxstore.InTx(tx), lease)
+	}}
 }

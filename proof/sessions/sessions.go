@@ -25,11 +25,17 @@ type Store interface {
 	backends.Identifier
 }
 
+// A Session is a store, and how its guard answers in a transaction of such a session, which is rolled back.
+type Session struct {
+	Store
+	Guard func(ctx context.Context, lease contract.Lease) error
+}
+
 const ttl = 20 * time.Second // WithMaxTTL is not needed
 
 // Same has every kind of statement run through odd, whose sessions have other settings, and compares
 // the answers with those of plain. A store that refuses all of it is right too: then refused is why.
-func Same(t *testing.T, odd, plain Store) (refused error) {
+func Same(t *testing.T, odd, plain Session) (refused error) {
 	t.Helper()
 	want, got := transcript(t, plain, plain), transcript(t, odd, plain)
 	if len(got) == 1 && strings.HasPrefix(got[0], "refused: ") {
@@ -52,7 +58,7 @@ func Same(t *testing.T, odd, plain Store) (refused error) {
 
 // transcript is what the calls of one answer. The store other has the usual settings, and must see what
 // the first has done, and the other way round.
-func transcript(t *testing.T, one, other Store) (lines []string) {
+func transcript(t *testing.T, one, other Session) (lines []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -70,6 +76,20 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 		r.Left = (r.Left + 9*time.Second).Truncate(10 * time.Second)
 		say(what, r, err)
 	}
+	guard := func(what, key, token string) {
+		lines = append(lines, fmt.Sprintf("Guard of %s: %v", what, one.Guard(ctx, contract.Lease{Key: key, Token: token}) == nil))
+	}
+	// short is a lease of the other session that has ended, and whose row is still there.
+	short := func(key string) {
+		r, err := other.SetNX(ctx, key, "short", 50*time.Millisecond)
+		result("SetNX of another session", r, err)
+		for held := true; held && err == nil; {
+			var state backends.State
+			state, err = other.Inspect(ctx, key)
+			held = len(state.Holds) > 0
+		}
+		say("Inspect of another session", "the lease has ended", err)
+	}
 	number := len(lines)
 	key := func(name string) string {
 		return fmt.Sprintf("%s \\ ' \" 100%% %d %s", name, number, contract.NewToken())
@@ -85,11 +105,17 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 		if ok, err := one.ExpireIf(ctx, lock, token, ttl); err == nil {
 			t.Errorf("ExpireIf = %v, though SetNX is refused", ok)
 		}
+		ended := key("ended")
+		if short(ended); one.Guard(ctx, contract.Lease{Key: ended, Token: "short"}) == nil {
+			t.Error("the guard of a lease that has ended has passed")
+		}
 		return []string{"refused: " + err.Error()}
 	}
 	result("SetNX", r, err)
 	r, err = other.SetNX(ctx, lock, "another", ttl)
 	result("SetNX of another session", r, err)
+	guard("a lock", lock, token)
+	guard("another token", lock, "another")
 	r, err = one.SetNX(ctx, lock, "another", ttl)
 	result("SetNX of a held key", r, err)
 	ok, err := one.ExpireIf(ctx, lock, token, ttl)
@@ -106,13 +132,9 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 	say("DeleteIf of a token that has gone", ok, err)
 	ok, err = one.DeleteIf(ctx, lock, token+"2")
 	say("DeleteIf", ok, err)
-	r, err = other.SetNX(ctx, lock, "short", 50*time.Millisecond)
-	result("SetNX of another session", r, err)
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if r, err = one.SetNXNumbered(ctx, lock, "after the end", ttl, backends.Turn{}); err != nil || r.OK {
-			break
-		}
-	}
+	short(lock)
+	guard("a lease that has ended", lock, "short")
+	r, err = one.SetNXNumbered(ctx, lock, "after the end", ttl, backends.Turn{})
 	result("SetNXNumbered after the end of a lease", r, err)
 	first := key("fenced")
 	r, err = one.SetNXFenced(ctx, first, token, ttl)
@@ -131,6 +153,8 @@ func transcript(t *testing.T, one, other Store) (lines []string) {
 	result("TransferHold", r, err)
 	ok, err = one.Leave(ctx, holds, token+"b")
 	say("Leave", ok, err)
+	guard("a hold", holds, token+"c")
+	guard("a hold that was given back", holds, token+"b")
 	state, err = one.Inspect(ctx, holds)
 	say("Inspect of holds", fmt.Sprint(len(state.Holds), state.Holding, state.Group), err)
 	for _, h := range state.Holds {

@@ -1,6 +1,7 @@
 package dialects_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
+	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/sessions"
 )
@@ -64,7 +66,7 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := c.dialect.fresh(t)
-			plain := db.store()
+			plain := db.session()
 			for setting, want := range c.settings {
 				if isMariaDBName := strings.Contains(setting, "TX_ISOLATION"); isMariaDBName {
 					variable := "tx_isolation"
@@ -74,7 +76,7 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 					setting = strings.Replace(setting, "TX_ISOLATION", variable, 1)
 				}
 				odd := c.dialect.dial(t, db.dsn+"&"+setting)
-				why := sessions.Same(t, odd.store(), plain)
+				why := sessions.Same(t, odd.session(), plain)
 				if (why != nil) != (want == refused) {
 					t.Errorf("%s: %v; want %q", setting, why, want)
 				}
@@ -84,6 +86,18 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+func (db database) session() sessions.Session {
+	store := db.store()
+	return sessions.Session{Store: store, Guard: func(ctx context.Context, lease contract.Lease) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		return store.Guard(ctx, sqlstore.InTx(tx), lease)
+	}}
 }
 
 // Without a second clock, a session that sets its time can't be noticed.
