@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/proof/etcdtest"
+	"github.com/lockstep-go/lockstep/proof/mariadbtest"
+	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
 
@@ -28,12 +30,21 @@ func TestTheLockIsFreeWhenAtLeastIsOver(t *testing.T) {
 	sqlite := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
 	must(t, sqlite, "install")
 	etcd := "etcd://" + strings.TrimPrefix(etcdtest.Start(t, 1, etcdtest.Fast).Members[0].URL(), "http://")
+	postgreSQL := postgres(pgtest.Start(t).DSN())
+	must(t, postgreSQL, "install")
+	mariaDB := "mysql://root@" + mariadbtest.Start(t).Addr() + "/test"
+	must(t, mariaDB, "install")
+	nats := "nats://" + startNATS(t).Addr().String()
+	must(t, nats, "install")
 	for name, c := range map[string]struct {
 		store string
 		args  []string
 	}{
 		"SQLite":                        {sqlite, nil},
 		"etcd":                          {etcd, nil},
+		"PostgreSQL":                    {postgreSQL, nil},
+		"MariaDB":                       {mariaDB, nil},
+		"NATS":                          {nats, nil},
 		"a password in the environment": {store, nil},
 		"a file of stores":              {"", []string{"-store-file", file}},
 		"a prefix":                      {store, []string{"-key-prefix", "p:"}},
