@@ -111,7 +111,7 @@ func TestWordsOfErrors(t *testing.T) {
 					"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "token"); return err },
 					"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
 				} {
-					ctx, cancel := context.WithCancel(t.Context())
+					ctx, cancel := context.WithCancel(trial.Patient(t))
 					if c.limited {
 						ctx, cancel = context.WithTimeout(t.Context(), limit)
 					}

@@ -111,7 +111,7 @@ func TestWordsOfErrors(t *testing.T) {
 				"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
 				"Identify": func(ctx context.Context) error { _, err := store.Identify(ctx); return err },
 			} {
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(trial.Patient(t))
 				if c.limit > 0 {
 					ctx, cancel = context.WithTimeout(t.Context(), c.limit)
 				}

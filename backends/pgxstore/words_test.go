@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -141,7 +142,7 @@ func TestWordsOfErrors(t *testing.T) {
 					use()
 				}
 				for call, fn := range callsOf(store) {
-					ctx, cancel := context.WithCancel(t.Context())
+					ctx, cancel := context.WithCancel(trial.Patient(t))
 					if c.limit > 0 {
 						ctx, cancel = context.WithTimeout(t.Context(), c.limit)
 					}

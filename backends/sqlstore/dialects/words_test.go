@@ -169,7 +169,7 @@ func TestWordsOfErrorsOfMySQL(t *testing.T) {
 					"DeleteIf": func(ctx context.Context) error { _, err := store.DeleteIf(ctx, "a", "token"); return err },
 					"Inspect":  func(ctx context.Context) error { _, err := store.Inspect(ctx, "a"); return err },
 				} {
-					ctx, cancel := context.WithCancel(t.Context())
+					ctx, cancel := context.WithCancel(trial.Patient(t))
 					if c.limit > 0 {
 						ctx, cancel = context.WithTimeout(t.Context(), c.limit)
 					}
@@ -447,7 +447,7 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 					"Check":    func(ctx context.Context) error { _, err := store.Check(ctx); return err },
 				} {
 					works := slices.Contains(strings.Fields(c.works), call)
-					ctx, cancel := context.WithCancel(t.Context())
+					ctx, cancel := context.WithCancel(trial.Patient(t))
 					if c.limit > 0 && !works {
 						ctx, cancel = context.WithTimeout(t.Context(), c.limit)
 					}
