@@ -193,7 +193,7 @@ func usedUpServer(t *testing.T) (addr string) {
 func closingServer(t *testing.T) (addr string) {
 	t.Helper()
 	server := pgtest.Start(t, "fsync=off")
-	if _, err := dial(t, server.DSN()).Exec(t.Context(), "COPY (SELECT 1) TO PROGRAM 'kill -TERM $(head -n 1 postmaster.pid)'"); err != nil {
+	if _, err := dial(t, server.DSN()).Exec(t.Context(), "COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; kill -TERM $(head -n 1 postmaster.pid)'"); err != nil {
 		t.Fatal(err)
 	}
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(server.Port()))
