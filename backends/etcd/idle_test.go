@@ -24,12 +24,7 @@ func TestAnIdleConnectionThatWasForgottenFailsNoLock(t *testing.T) {
 	t.Run("Open", func(t *testing.T) {
 		t.Parallel()
 		silent.Forgets(t, member, 11*time.Second, func(t *testing.T, addr string) backends.Store {
-			store, client, err := etcd.Open(clientv3.Config{Endpoints: []string{"http://" + addr}}, etcd.WithMaxTTL(time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = client.Close() })
-			return store
+			return open(t, addr, clientv3.Config{}, etcd.WithMaxTTL(time.Hour))
 		})
 	})
 	t.Run("New", func(t *testing.T) {

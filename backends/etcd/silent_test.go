@@ -34,34 +34,36 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 			return etcd.New(deaf(t, clientv3.Config{Endpoints: []string{"http://" + addr}}))
 		}, (*etcd.Store).Check)
 	})
-	open := func(config clientv3.Config) func(t *testing.T, addr string) *etcd.Store {
-		return func(t *testing.T, addr string) *etcd.Store {
-			config := config
-			config.Endpoints = []string{"http://" + addr}
-			store, client, err := etcd.Open(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = client.Close() })
-			return store
-		}
-	}
 	t.Run("Open", func(t *testing.T) {
 		t.Parallel()
-		silent.Run(t, server, open(clientv3.Config{}), (*etcd.Store).Check)
+		silent.Run(t, server, func(t *testing.T, addr string) *etcd.Store { return open(t, addr, clientv3.Config{}) }, (*etcd.Store).Check)
 	})
 	// The client library logs in again for each renewal.
 	t.Run("Open with a user name", func(t *testing.T) {
 		t.Parallel()
 		server := etcdtest.Start(t, 1, etcdtest.Fast)
 		withUsers(t, dial(t, server.Endpoints()))
-		silent.Run(t, server.Members[0].Addr(), open(clientv3.Config{Username: "root", Password: password}), (*etcd.Store).Check)
+		silent.Run(t, server.Members[0].Addr(), func(t *testing.T, addr string) *etcd.Store {
+			return open(t, addr, clientv3.Config{Username: "root", Password: password})
+		}, (*etcd.Store).Check)
 	})
+}
+
+// open returns a store on a client of Open. The client ends with the test.
+func open(t *testing.T, addr string, config clientv3.Config, opts ...etcd.Option) *etcd.Store {
+	t.Helper()
+	config.Endpoints = []string{"http://" + addr}
+	store, client, err := etcd.Open(config, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return store
 }
 
 const password = "sesame"
 
-// withUsers lets a cluster know its clients by name: root, and stranger, who has no rights.
+// withUsers turns authentication on, with two users: root, and stranger, who has no rights.
 func withUsers(t *testing.T, admin *clientv3.Client) {
 	t.Helper()
 	for _, step := range []func() error{

@@ -17,9 +17,9 @@ const (
 	asks     = 4           // nodes that are asked for the slots at once
 )
 
-// nodes is which node of a cluster has which slot: rueidis does not tell. It is asked for beside a call, and no
-// call waits for it. So it may be out of date; only the texts of errors depend on it, and which idle connection
-// is tested.
+// nodes is which node of a cluster has which slot: rueidis does not tell. The store asks beside a call, and no
+// call waits for the answer. So it may be out of date. Only the texts of errors depend on it, and which idle
+// connection is tested.
 type nodes struct {
 	born    time.Time
 	asked   atomic.Int64 // when, since born

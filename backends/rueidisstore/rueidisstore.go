@@ -38,9 +38,9 @@
 // A store on a ClusterClient opens no second connection. It tests the connection to a node likewise, before a
 // grant: that is one round trip more. Set ConnWriteTimeout to 1 s: a connection that a load balancer or a NAT
 // has forgotten is given up after that, and the lock goes over the next one. With the default, 10 s, that lock
-// waits for as long, or ends as unknown after its TTL, 10 s by default too; and the locks held on that node are
-// lost. For the tests, and for the address in an error, the store sends CLUSTER SLOTS beside a call once a
-// minute, and after an error.
+// waits for as long, or ends as unknown after its TTL, 10 s by default too; and the locks held on that node
+// are lost. With WithReplicas or WithoutScripts it tests no connection. For the tests, and for the address in
+// an error, the store sends CLUSTER SLOTS beside a call once a minute, and after an error.
 //
 // # What is sent twice
 //
