@@ -42,6 +42,7 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Requ
 	if so.tooManyHang() {
 		return contract.Lease{}, &hangingError{w.by()}
 	}
+	began := time.Now()
 	so.attempts++
 	so.wall = w.clock.Read()
 	defer func() {
@@ -50,12 +51,12 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Requ
 		}
 	}()
 	if limit == nil && ctx.Done() == nil {
-		if shared := w.alone(req, so); shared != nil {
+		if shared := w.alone(req, so, began); shared != nil {
 			so.hooks = nil
-			return w.prompt(shared.with(ctx), ask, req)
+			return w.prompt(shared.with(ctx), ask, req, began)
 		}
 	}
-	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: time.Now(), within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
+	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: began, within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
 	a.ctx.Context, a.ctx.ledger, a.ctx.deadline, a.ctx.said.scoped = ctx, w.ledger, a.began.Add(a.within), so.scoped
 	if end, ends := ctx.Deadline(); ends {
 		a.ctx.deadline = earlier(a.ctx.deadline, end)
@@ -116,13 +117,12 @@ func (w *waiting) timer(d time.Duration) *time.Timer {
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
 // whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
 // two seconds after the TTL at the latest.
-func (w *waiting) alone(req contract.Request, so *effort) *sharedContext {
+func (w *waiting) alone(req contract.Request, so *effort, now time.Time) *sharedContext {
 	const late = prompt.Overrun - 2*time.Second
 	within := w.patience(req, so) - late
 	if !w.ends || within < late {
 		return nil
 	}
-	now := time.Now()
 	if c := w.shared.Load(); c != nil && c.within == within && now.Before(c.until) {
 		return c
 	}
@@ -132,11 +132,13 @@ func (w *waiting) alone(req contract.Request, so *effort) *sharedContext {
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx context.Context, ask ask, req contract.Request) (lease contract.Lease, err error) {
-	began := time.Now()
+func (w *waiting) prompt(ctx context.Context, ask ask, req contract.Request, began time.Time) (lease contract.Lease, err error) {
 	lease, err = ask(w.Locker, ctx, req)
-	if err != nil && errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		// a client library may have seen the end before the timer of ctx
+		if end, _ := ctx.Deadline(); !time.Now().Before(end) {
+			err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
+		}
 	}
 	return lease, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
@@ -85,14 +86,15 @@ func (c *attemptContext) Err() error                  { return c.ending.Err() }
 
 // sharedContext is the ctx of the attempts that run on the goroutines of their callers: see
 // waiting.alone. Those that begin within a short time share one, which saves three allocations for
-// each. It has a timer only if somebody asks for its Done.
+// each. It has a timer only if somebody asks for its Done; until then, Err reads the clock.
 type sharedContext struct {
 	ending
 	until    time.Time // for attempts that begin before
 	deadline time.Time
 	within   time.Duration // from the first attempt to the deadline
 	ledger   *cleanup.Ledger
-	armed    sync.Once
+	arming   sync.Once
+	armed    atomic.Bool
 }
 
 func (c *sharedContext) Deadline() (time.Time, bool) { return c.deadline, true }
@@ -108,13 +110,17 @@ func (c *sharedContext) AfterFunc(f func()) (stop func() bool) {
 }
 
 func (c *sharedContext) arm() {
-	c.armed.Do(func() {
+	if c.armed.Load() {
+		return
+	}
+	c.arming.Do(func() {
 		time.AfterFunc(time.Until(c.deadline), func() { c.end(context.DeadlineExceeded) })
+		c.armed.Store(true)
 	})
 }
 
 func (c *sharedContext) Err() error {
-	if !time.Now().Before(c.deadline) {
+	if !c.armed.Load() && !time.Now().Before(c.deadline) {
 		c.end(context.DeadlineExceeded)
 	}
 	return c.ending.Err()

@@ -90,10 +90,10 @@ func (h *hold) plan(now time.Time) (release time.Time) {
 }
 
 // planUnlock is plan for the first Unlock.
-func (h *hold) planUnlock() (release time.Time) {
+func (h *hold) planUnlock(now time.Time) (release time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.plan(time.Now())
+	return h.plan(now)
 }
 
 // isReleasedLater tells whether a Release was planned for later.

@@ -7,8 +7,8 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
-// lineState is what decides in a line. It is a value without a mutex, timer or channel, and step reads
-// no clock: so a test can try every event in every state. What the head learns stays with the line,
+// lineState is what decides in a line. It has no mutex, timer or channel, and step reads no
+// clock: so a test can try every event in every state. What the head learns stays with the line,
 // so the next head goes on where the last one stopped.
 type lineState struct {
 	head  head
@@ -108,8 +108,8 @@ type lineAction struct {
 	err   error  // the head ends with it
 }
 
-// step is what an event makes of the state, and what is to be done.
-func (s lineState) step(e lineEvent) (_ lineState, a lineAction) {
+// step is what an event makes of the state. It returns what is to be done.
+func (s *lineState) step(e *lineEvent) (a lineAction) {
 	switch e.is {
 	case onEnter:
 		if s.head != absent {
@@ -197,7 +197,7 @@ func (s lineState) step(e lineEvent) (_ lineState, a lineAction) {
 			a.endWatch, a.anew = s.unwatch(), true
 		default:
 			s.watch, a.err = watchRefused, s.watchErr
-			return s, a
+			return a
 		}
 		// A store that comes back after a fault wakes all waiters: their attempts would arrive at one
 		// instant.
@@ -214,12 +214,12 @@ func (s lineState) step(e lineEvent) (_ lineState, a lineAction) {
 			a.remove, a.endWatch = true, s.unwatch()
 		}
 	}
-	return s, a
+	return a
 }
 
 // pass makes the first waiter behind the head the head. If there is none, the line ends, at once or,
 // if it is to linger, later.
-func (s *lineState) pass(e lineEvent, linger bool) (a lineAction) {
+func (s *lineState) pass(e *lineEvent, linger bool) (a lineAction) {
 	if e.behind > 0 {
 		s.head, s.ttl = asleep, e.next
 		return lineAction{lead: true}
@@ -240,7 +240,7 @@ func (s *lineState) unwatch() (end bool) {
 }
 
 // outlasts tells whether the head goes on without the watch that failed.
-func (s *lineState) outlasts(e lineEvent) bool { return e.outlasts && !outcome.Permanent(s.watchErr) }
+func (s *lineState) outlasts(e *lineEvent) bool { return e.outlasts && !outcome.Permanent(s.watchErr) }
 
 // heldHere is all that is known of the lock while this Client holds it.
 var heldHere = &HeldError{}

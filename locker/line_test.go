@@ -326,7 +326,8 @@ func TestALineDoesForEachEventInEachStateWhatItsTableSays(t *testing.T) {
 				t.Fatalf("%s in state %v is in no row", name, was)
 			}
 			used[in]++
-			next, a := s.step(e)
+			next := s
+			a := next.step(&e)
 			if does := set(a); does != rows[in].does {
 				t.Fatalf("%s in state %v: the line does %q; want %q", name, was, does, rows[in].does)
 			}

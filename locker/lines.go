@@ -60,7 +60,7 @@ func (ls *lines) enter(key, owner string, ttl time.Duration, place uint64) (*lin
 	if ln == nil {
 		ln = ls.add(key, owner)
 	}
-	if !ls.step(ln, lineEvent{is: onEnter, ttl: ttl}).queue {
+	if !ls.step(ln, &lineEvent{is: onEnter, ttl: ttl}).queue {
 		return ln, nil
 	}
 	if place == 0 {
@@ -86,7 +86,7 @@ func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, f
 	case i >= 0:
 		ln.queue = slices.Delete(ln.queue, i, i+1)
 	case !wt.joins: // it has just become the head
-		unwanted = ls.step(ln, lineEvent{is: onLeave}).lease
+		unwanted = ls.step(ln, &lineEvent{is: onLeave}).lease
 	}
 	return held, unwanted, fault
 }
@@ -116,7 +116,7 @@ func (ls *lines) freed(key string) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
-		ls.step(ln, lineEvent{is: onFreed})
+		ls.step(ln, &lineEvent{is: onFreed})
 	}
 	if ls.shared {
 		ls.restFrom(key)
@@ -129,25 +129,25 @@ func (ls *lines) offer(lease *grant) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.find(lease.Key, "")
-	return ln != nil && ls.step(ln, lineEvent{is: onOffer, lease: lease, at: time.Now()}).signal
+	return ln != nil && ls.step(ln, &lineEvent{is: onOffer, lease: lease, at: time.Now()}).signal
 }
 
 // tell tells the line of an event, and does what the line decides.
 func (ls *lines) tell(ln *line, e lineEvent) lineAction {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.step(ln, e)
+	return ls.step(ln, &e)
 }
 
 // step is tell while the mutex is held. A watch that has ended says nothing.
-func (ls *lines) step(ln *line, e lineEvent) (a lineAction) {
+func (ls *lines) step(ln *line, e *lineEvent) (a lineAction) {
 	if e.watch != nil && e.watch != ln.watch {
 		return a
 	}
 	if e.behind = len(ln.queue); e.behind > 0 {
 		e.next = ln.queue[0].ttl
 	}
-	ln.state, a = ln.state.step(e)
+	a = ln.state.step(e)
 	if ln.idle != nil && ln.state.head != absent { // a call has joined the line again
 		ln.idle.Stop()
 		ln.idle = nil
@@ -203,7 +203,7 @@ func (ls *lines) linger(ln *line) {
 		defer ls.mu.Unlock()
 		if ln.idle == idle {
 			ln.idle = nil
-			ls.step(ln, lineEvent{is: onLingered})
+			ls.step(ln, &lineEvent{is: onLingered})
 		}
 	})
 	ln.idle = idle

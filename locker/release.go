@@ -129,7 +129,7 @@ func (h *hold) release() {
 	if lost, ok := errors.AsType[*LostError](h.over.cause); ok {
 		defer h.settle(lost) // also if the Locker ends the goroutine
 		if h.takeBack() {
-			if h.planUnlock(); !h.over.kept {
+			if h.planUnlock(time.Now()); !h.over.kept {
 				h.releaseNow()
 			}
 		}
@@ -139,19 +139,20 @@ func (h *hold) release() {
 	h.client.renewals.remove(h)
 	h.join()
 	h.handOver()
-	if h.planUnlock().IsZero() {
+	now := time.Now()
+	if h.planUnlock(now).IsZero() {
 		h.settle(nil)
 		return
 	}
-	h.firstRelease()
+	h.firstRelease(now)
 }
 
 // firstRelease sends Release under a deadline of its own. If that fails or takes long, the release
 // goes on in the background.
-func (h *hold) firstRelease() {
-	left := time.Until(h.leaseNow().Expires)
+func (h *hold) firstRelease(now time.Time) {
+	left := h.leaseNow().Expires.Sub(now)
 	limit := min(releaseLimit, left)
-	ctx := &deadlineContext{valuesContext: valuesContext{h}, deadline: time.Now().Add(limit)}
+	ctx := &deadlineContext{valuesContext: valuesContext{h}, deadline: now.Add(limit)}
 	late := time.AfterFunc(min(lateAfter, left), func() { h.releaseIsLate(ctx) })
 	returned := false
 	defer func() {

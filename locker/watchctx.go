@@ -4,35 +4,45 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // ending is how a ctx of this package ends. Its channel is made only if somebody asks for it, and a
 // call at its end needs no goroutine before: [context.WithCancel] and [context.AfterFunc] find the
 // method AfterFunc. See bench/regress/mechanisms.md.
+//
+// Done and Err need no mutex while the ctx lasts, since many calls share one: see [sharedContext].
 type ending struct {
 	mu    sync.Mutex
-	done  chan struct{} // made when it is asked for
-	err   error         // nil: the ctx has not ended
-	calls []*func()     // due at the end
+	done  atomic.Value // of chan struct{}; made when it is asked for
+	over  atomic.Bool
+	err   error     // set before over
+	calls []*func() // due at the end
 }
 
 func (e *ending) Done() <-chan struct{} {
+	if done := e.done.Load(); done != nil {
+		return done.(chan struct{})
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.done == nil {
-		e.done = make(chan struct{})
-		if e.err != nil {
-			close(e.done)
-		}
+	if done := e.done.Load(); done != nil {
+		return done.(chan struct{})
 	}
-	return e.done
+	done := make(chan struct{})
+	if e.over.Load() {
+		close(done)
+	}
+	e.done.Store(done)
+	return done
 }
 
 func (e *ending) Err() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.err
+	if e.over.Load() {
+		return e.err
+	}
+	return nil
 }
 
 // AfterFunc calls f in a goroutine of its own once the ctx has ended. [context.AfterFunc] calls this
@@ -40,7 +50,7 @@ func (e *ending) Err() error {
 func (e *ending) AfterFunc(f func()) (stop func() bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err != nil {
+	if e.over.Load() {
 		go f()
 		return func() bool { return false }
 	}
@@ -62,12 +72,13 @@ func (e *ending) AfterFunc(f func()) (stop func() bool) {
 func (e *ending) end(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err != nil {
+	if e.over.Load() {
 		return
 	}
 	e.err = err
-	if e.done != nil {
-		close(e.done)
+	e.over.Store(true)
+	if done := e.done.Load(); done != nil {
+		close(done.(chan struct{}))
 	}
 	for _, call := range e.calls {
 		go (*call)()

@@ -34,7 +34,7 @@ func Over(place Place, store any) locker.Locker { return over(place, store) }
 
 func over(place Place, store any) *instance {
 	one, ok := store.(backends.OneServer)
-	i := &instance{place: place, cleanups: cleanup.New(ok && one.OneServer())}
+	i := &instance{place: place, cleanups: cleanup.New(ok && one.OneServer()), trips: tripsOf(place)}
 	i.evictions, _ = store.(backends.Inspector)
 	return i
 }
@@ -98,6 +98,7 @@ type instance struct {
 	place     Place
 	cleanups  *cleanup.Queue
 	evictions backends.Inspector // tells why a lease is gone; nil: the store tells nothing
+	trips     *roundTrips        // nil: the place has no queue that is told them
 }
 
 // ErrLate says that the reply to a grant took longer than the lease lasts.
@@ -129,6 +130,7 @@ func (i *instance) attempt(ctx context.Context, req contract.Request, ask ask) (
 	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // deferred in case the store panics
 	res, err = i.put(ctx, req, ask, call, started)
 	if err == nil && !res.OK {
+		i.trips.measure(started)
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
 			err = &cleanup.GhostError{Err: ghost}
 		} else if found || haunted {

@@ -28,12 +28,10 @@ type queued struct {
 	trips   *roundTrips
 }
 
-func (q queued) Put(ctx context.Context, req contract.Request) (res backends.Result, err error) {
+func (q queued) Put(ctx context.Context, req contract.Request) (backends.Result, error) {
 	if q.inOrder && req.Shared {
 		return backends.Result{}, errShared
 	}
-	began := time.Now()
-	defer func() { q.trips.measure(began, err) }()
 	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, q.turn(req))
 }
 
@@ -65,9 +63,7 @@ type numbered struct {
 	store backends.NumberedStore
 }
 
-func (n numbered) Put(ctx context.Context, req contract.Request) (res backends.Result, err error) {
-	began := time.Now()
-	defer func() { n.trips.measure(began, err) }()
+func (n numbered) Put(ctx context.Context, req contract.Request) (backends.Result, error) {
 	return n.store.SetNXNumbered(ctx, req.Key, req.Token, req.TTL, n.turn(req))
 }
 
@@ -75,6 +71,8 @@ func (n numbered) Put(ctx context.Context, req contract.Request) (res backends.R
 func (q queued) turn(req contract.Request) backends.Turn {
 	return q.trips.told(backends.Turn{Waiter: req.Waiter, InOrder: q.inOrder})
 }
+
+func (q queued) roundTrips() *roundTrips { return q.trips }
 
 func (q queued) Watch(ctx context.Context, key, waiter string, wake func()) error {
 	if waiter == "" {

@@ -32,7 +32,7 @@ func (s shared) Prompt() bool { return prompt.Of(s.SharedStore) }
 // Endpoint returns the address of the store.
 func (s shared) Endpoint() string { return address.Of(s.SharedStore) }
 
-func (s shared) Put(ctx context.Context, req contract.Request) (res backends.Result, err error) {
+func (s shared) Put(ctx context.Context, req contract.Request) (backends.Result, error) {
 	a := s.admission(req)
 	if a.InOrder && req.Shared {
 		return backends.Result{}, errShared
@@ -40,10 +40,10 @@ func (s shared) Put(ctx context.Context, req contract.Request) (res backends.Res
 	a.Waiter = req.Waiter
 	a.InOrder = a.InOrder && !req.Joins
 	a.Turn = s.trips.told(a.Turn)
-	began := time.Now()
-	defer func() { s.trips.measure(began, err) }()
 	return s.Enter(ctx, req.Key, req.Token, req.TTL, a)
 }
+
+func (s shared) roundTrips() *roundTrips { return s.trips }
 
 func (s shared) ExpireIf(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
 	return s.Renew(ctx, key, token, ttl)
