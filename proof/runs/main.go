@@ -6,6 +6,7 @@
 //	go run ./proof/runs parts [-n]                      lists the parts of nightly, with -n their commands
 //	go run ./proof/runs test ARGUMENTS OF GO TEST       one run of go test, whose skips the ledger must expect
 //	go run ./proof/runs update                          writes the names of the tests into the ledger
+//	go run ./proof/runs date                            gives each file a time that its content decides: .ci/run
 //	go run ./proof/runs matrix [-html FILE] [-matrix FILE] [-docs FILE] [-by COMMAND] [-keep] -- ARGUMENTS OF GO TEST [-- ARGUMENTS OF GO TEST]...
 //
 // `make test`, `make nightly` and `make matrix` call it. It reads the output of `go test -json`,
@@ -49,7 +50,7 @@ func main() {
 
 func do(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say landing, nightly, parts, test, update or matrix")
+		return errors.New("say landing, nightly, parts, test, update, date or matrix")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	switch args[0] {
@@ -67,6 +68,8 @@ func do(ctx context.Context, out io.Writer, args []string) error {
 		return once(ctx, out, args[1:])
 	case "update":
 		return update()
+	case "date":
+		return date(".")
 	case "matrix":
 		var to output
 		flags.StringVar(&to.html, "html", "", "write the matrix as a page to this `file`")
