@@ -59,7 +59,7 @@ const (
 func (s *Store) Check(ctx context.Context) (_ Report, err error) {
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
-	ctx = withReason(ctx)
+	ctx = withTrace(ctx)
 	var r Report
 	if err := s.ready(ctx); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
@@ -148,7 +148,7 @@ func (s *Store) ask(ctx context.Context, endpoints []string) []told {
 	var wg sync.WaitGroup
 	for i, endpoint := range endpoints {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(withReason(ctx), memberPatience)
+			ctx, cancel := context.WithTimeout(withTrace(ctx), memberPatience)
 			defer cancel()
 			status, err := s.client.Status(ctx, endpoint)
 			if why := because(reason(ctx)); why != "" {

@@ -72,8 +72,7 @@ func (e *Error) Unsent() bool { return !e.after && !e.Permanent() && (e.before |
 
 // refused tells that the member that was asked did nothing. "no space" is not here: etcd reports it
 // also for a change that it has made. Neither is "server stopped": a member reports it for a proposal
-// that is on its way. If no member can be reached, the client library waits until ctx ends, and does
-// not tell whether it had sent the call by then.
+// that is on its way.
 func (e *Error) refused() bool {
 	if e.is(rpctypes.ErrTooManyRequests, rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrNotCapable, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision) {
 		return true
@@ -119,6 +118,7 @@ func (s *Store) classify(ctx context.Context, err error, as Error) error {
 	}
 	err = rpctypes.Error(err)
 	e := &as
+	e.before = e.before || unsent(ctx)
 	e.Code, e.Endpoint, e.Err, e.reason = codes.Unknown, s.Endpoint(), err, reason(ctx)
 	var told rpctypes.EtcdError
 	if errors.As(err, &told) {

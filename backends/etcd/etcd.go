@@ -190,7 +190,8 @@ var (
 //   - the client library writes no lines to standard error, since the calls return its errors. It would
 //     write one for each call whose ctx ends. It does if config has a Logger or a LogConfig, or if
 //     ETCD_CLIENT_DEBUG is set;
-//   - an error says why no member could be reached, such as connection refused. The client library drops it.
+//   - an error says why no member could be reached, such as connection refused, and whether a call was sent.
+//     The client library drops both.
 //
 // It connects when it is first used, or at once if config has a Username.
 func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, error) {
@@ -200,8 +201,8 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 	if config.Logger == nil && config.LogConfig == nil && os.Getenv("ETCD_CLIENT_DEBUG") == "" {
 		config.Logger = zap.NewNop()
 	}
-	config.DialOptions = append(slices.Clone(config.DialOptions), grpc.WithChainUnaryInterceptor(keepReason))
-	ctx := withReason(cmp.Or(config.Context, context.Background()))
+	config.DialOptions = append(slices.Clone(config.DialOptions), grpc.WithChainUnaryInterceptor(keepTrace))
+	ctx := withTrace(cmp.Or(config.Context, context.Background()))
 	config.Context = ctx
 	client, err := clientv3.New(config)
 	if err != nil {
@@ -213,8 +214,8 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 }
 
 // New returns a store that uses the client. The caller closes the client. Unless the client has a Logger,
-// it writes a line to standard error for each call whose ctx ends, and no error says why no member could be
-// reached: see [Open].
+// it writes a line to standard error for each call whose ctx ends. No error says why no member could be
+// reached, and a call that was not sent is unknown: see [Open].
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
 	s.uses.note() // the connections are new, most likely

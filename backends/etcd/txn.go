@@ -58,7 +58,10 @@ type renewal struct {
 
 // keepAlive renews a lease, and returns for how many seconds it now lives.
 func (s *Store) keepAlive(ctx context.Context, lease clientv3.LeaseID) (seconds int64, err error) {
+	t := traceOf(ctx)
+	t.begin()
 	r, err := s.renewal(ctx, lease)
+	t.end(r.stream != nil)
 	if err != nil {
 		return 0, err
 	}
@@ -75,6 +78,7 @@ func (r *renewal) send() (err error) {
 	ctx, stop := context.WithCancel(r.ctx)
 	r.call, r.stop = r.ways.begin(r.ctx), stop
 	r.stream, err = pb.NewLeaseClient(r.call.conn).LeaseKeepAlive(ctx, grpc.WaitForReady(r.call.waits))
+	traceOf(r.ctx).tell(unreached(err))
 	if err == nil {
 		err = r.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(r.lease)})
 	}

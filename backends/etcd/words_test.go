@@ -55,26 +55,27 @@ func TestWordsOfErrors(t *testing.T) {
 		limited    bool // its ctx ends
 		ended      bool // and has done so before
 		permanent  bool
+		unsent     bool // no request had a connection
 		is         error
 		reason     string // that the server or the system has given
 		next       string
 	}{
-		"nobody listens":           {addr: nobody, limited: true, is: context.DeadlineExceeded, reason: "connection refused"},
-		"a name that nobody knows": {addr: "no..such:2379", limited: true, is: context.DeadlineExceeded, reason: "no such host"},
-		"no port":                  {addr: "127.0.0.1", limited: true, is: context.DeadlineExceeded, reason: "missing port", next: "as host:port"},
-		"a server with TLS":        {addr: encrypted, limited: true, is: context.DeadlineExceeded, reason: "EOF|reset", next: "use https:// in Endpoints"},
-		"a server without TLS":     {addr: up, tls: trusting, limited: true, is: context.DeadlineExceeded, reason: "EOF", next: "use http:// in Endpoints"},
-		"a server that is not etcd": {addr: web.Listener.Addr().String(), tls: trusting, limited: true, is: context.DeadlineExceeded,
+		"nobody listens":           {addr: nobody, limited: true, unsent: true, is: context.DeadlineExceeded, reason: "connection refused"},
+		"a name that nobody knows": {addr: "no..such:2379", limited: true, unsent: true, is: context.DeadlineExceeded, reason: "no such host"},
+		"no port":                  {addr: "127.0.0.1", limited: true, unsent: true, is: context.DeadlineExceeded, reason: "missing port", next: "as host:port"},
+		"a server with TLS":        {addr: encrypted, limited: true, unsent: true, is: context.DeadlineExceeded, reason: "EOF|reset", next: "use https:// in Endpoints"},
+		"a server without TLS":     {addr: up, tls: trusting, limited: true, unsent: true, is: context.DeadlineExceeded, reason: "EOF", next: "use http:// in Endpoints"},
+		"a server that is not etcd": {addr: web.Listener.Addr().String(), tls: trusting, limited: true, unsent: true, is: context.DeadlineExceeded,
 			reason: "first record does not look like a TLS handshake", next: "use http:// in Endpoints"},
-		"a certificate that is not trusted": {addr: encrypted, tls: &tls.Config{MinVersion: tls.VersionTLS12}, limited: true, is: context.DeadlineExceeded,
+		"a certificate that is not trusted": {addr: encrypted, tls: &tls.Config{MinVersion: tls.VersionTLS12}, limited: true, unsent: true, is: context.DeadlineExceeded,
 			reason: "certificate signed by unknown authority", next: "RootCAs"},
-		"a client without a certificate": {addr: strict.Listener.Addr().String(), tls: trusting, limited: true, is: context.DeadlineExceeded,
+		"a client without a certificate": {addr: strict.Listener.Addr().String(), tls: trusting, limited: true, unsent: true, is: context.DeadlineExceeded,
 			reason: "remote error: tls: handshake failure", next: "Certificates of the client's tls.Config"},
 		"a server that stops in a call": {user: "root", addr: up, stops: true, limited: true, reason: "EOF|connection refused|connection reset"},
 		"a silent server":               {user: "root", addr: up, silent: true, limited: true, is: context.DeadlineExceeded},
 		"a missing right":               {user: "stranger", addr: up, permanent: true, reason: "permission denied", next: "give the user of the client a role"},
 		"the ctx has ended":             {user: "root", addr: up, ended: true, is: context.Canceled},
-		"closed":                        {user: "root", addr: up, closed: true},
+		"closed":                        {user: "root", addr: up, closed: true, unsent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,12 +98,7 @@ func TestWordsOfErrors(t *testing.T) {
 					t.Cleanup(func() { _ = client.Close() })
 					return client
 				}
-				if c.silent {
-					proxy := silent.Before(t, c.addr)
-					to = proxy.Addr()
-					connect()
-					proxy.Mute()
-				} else if client := connect(); c.closed {
+				if client := connect(); c.closed {
 					_ = client.Close()
 				}
 				for call, fn := range map[string]func(context.Context) error{
@@ -119,15 +115,17 @@ func TestWordsOfErrors(t *testing.T) {
 					if c.ended {
 						cancel()
 					}
-					if c.stops {
+					if c.silent || c.stops {
 						proxy := silent.Before(t, c.addr)
 						to = proxy.Addr()
 						connect()
-						asked := proxy.Swallow(false)
-						go func() { <-asked; proxy.Stop() }()
+						asked := proxy.Swallow(false) // after the login: there is a connection
+						if c.stops {
+							go func() { <-asked; proxy.Stop() }()
+						}
 					}
 					err := fn(ctx)
-					outcome, unsent := "nothing was done", c.ended || call != "DeleteIf" // the others read first
+					outcome, unsent := "nothing was done", c.ended || c.unsent || call != "DeleteIf" // the others read first
 					switch {
 					case c.permanent:
 						outcome, unsent = "", false
