@@ -61,34 +61,34 @@ func (c *holdContext) Format(s fmt.State, verb rune) { printed.Format(s, verb, c
 // instead of 6: see bench/regress/mechanisms.md.
 type deadlineContext struct {
 	valuesContext
-	ending
+	ctxEnd
 	deadline time.Time
 }
 
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *deadlineContext) Done() <-chan struct{}       { return c.ending.Done() }
-func (c *deadlineContext) Err() error                  { return c.ending.Err() }
+func (c *deadlineContext) Done() <-chan struct{}       { return c.ctxEnd.Done() }
+func (c *deadlineContext) Err() error                  { return c.ctxEnd.Err() }
 
 // attemptContext is the ctx of an attempt. It has the values of the caller's ctx, and the ledger: see
 // [contract.DelayDrain]. Its deadline is for client libraries that look at nothing else. The caller of the
 // attempt waits with a timer anyway, and ends the ctx.
 type attemptContext struct {
 	context.Context // of the caller
-	ending
+	ctxEnd
 	deadline time.Time
 	ledger   *cleanup.Ledger
 	said     said // to middleware around the attempt
 }
 
 func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *attemptContext) Done() <-chan struct{}       { return c.ending.Done() }
-func (c *attemptContext) Err() error                  { return c.ending.Err() }
+func (c *attemptContext) Done() <-chan struct{}       { return c.ctxEnd.Done() }
+func (c *attemptContext) Err() error                  { return c.ctxEnd.Err() }
 
 // sharedContext is the ctx of the attempts that run on the goroutines of their callers: see
 // waiting.alone. Those that begin within a short time share one, which saves three allocations for
 // each. It has a timer only if somebody asks for its Done; until then, Err reads the clock.
 type sharedContext struct {
-	ending
+	ctxEnd
 	until    time.Time // for attempts that begin before
 	deadline time.Time
 	within   time.Duration // from the first attempt to the deadline
@@ -101,12 +101,12 @@ func (c *sharedContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 func (c *sharedContext) Done() <-chan struct{} {
 	c.arm()
-	return c.ending.Done()
+	return c.ctxEnd.Done()
 }
 
 func (c *sharedContext) AfterFunc(f func()) (stop func() bool) {
 	c.arm()
-	return c.ending.AfterFunc(f)
+	return c.ctxEnd.AfterFunc(f)
 }
 
 func (c *sharedContext) arm() {
@@ -123,7 +123,7 @@ func (c *sharedContext) Err() error {
 	if !c.armed.Load() && !time.Now().Before(c.deadline) {
 		c.end(context.DeadlineExceeded)
 	}
-	return c.ending.Err()
+	return c.ctxEnd.Err()
 }
 
 func (c *sharedContext) Value(key any) any {

@@ -11,10 +11,10 @@ import (
 // clock: so a test can try every event in every state. What the head learns stays with the line,
 // so the next head goes on where the last one stopped.
 type lineState struct {
-	head  head
-	ttl   time.Duration // that the head asks for
-	woken bool          // the head should make an attempt
-	given *grant        // handed over to the head, which has not taken it yet
+	head   head
+	ttl    time.Duration // that the head asks for
+	woken  bool          // the head should make an attempt
+	handed *grant        // over to the head, which has not taken it yet
 
 	held  *HeldError // the last answer of the store; nil: nobody knows
 	until time.Time  // when the lease in the way ends; zero: unknown
@@ -93,7 +93,7 @@ const (
 type lineAction struct {
 	signal     bool // the head
 	queue      bool // the call stands behind the head
-	lead       bool // make the first waiter the head
+	promote    bool // make the first waiter the head
 	join       int  // let so many waiters behind that one join it; negative: all
 	beginWatch bool
 	endWatch   bool
@@ -130,9 +130,9 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 		}
 
 	case onAttempt:
-		a.lease, a.joins = s.given, s.head == invited
+		a.lease, a.joins = s.handed, s.head == invited
 		a.named = a.lease == nil && s.watch == watchActive
-		s.head, s.given = asking, nil
+		s.head, s.handed = asking, nil
 		if a.joins || a.lease != nil {
 			s.head = following
 		}
@@ -160,13 +160,13 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 			s.held, s.until, s.local, s.woken = heldHere, e.until, true, false
 		}
 		a = s.pass(e, s.watch == watchActive)
-		if a.lead && invites {
+		if a.promote && invites {
 			s.head, a.join = invited, e.room-1
 		}
 
 	case onLeave:
 		a = s.pass(e, false)
-		if a.lead {
+		if a.promote {
 			s.woken, a.signal = true, true // the head may have left with a wake-up that it did not use
 		}
 
@@ -201,12 +201,12 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 		}
 		// A store that comes back after a fault wakes all waiters: their attempts would arrive at one
 		// instant.
-		a.try = s.woken && (s.fault == nil || s.given != nil)
+		a.try = s.woken && (s.fault == nil || s.handed != nil)
 		s.woken = false
 
 	case onOffer: // if an attempt under way hangs, the key would stay locked
-		if (s.head == asleep || s.head == invited) && s.given == nil && e.lease.Expires.Sub(e.at) > s.ttl/2 {
-			s.given, s.woken, a.signal = e.lease, true, true
+		if (s.head == asleep || s.head == invited) && s.handed == nil && e.lease.Expires.Sub(e.at) > s.ttl/2 {
+			s.handed, s.woken, a.signal = e.lease, true, true
 		}
 
 	case onLingered:
@@ -222,10 +222,10 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 func (s *lineState) pass(e *lineEvent, linger bool) (a lineAction) {
 	if e.behind > 0 {
 		s.head, s.ttl = asleep, e.next
-		return lineAction{lead: true}
+		return lineAction{promote: true}
 	}
-	a = lineAction{lease: s.given, linger: linger, remove: !linger}
-	s.head, s.given = absent, nil
+	a = lineAction{lease: s.handed, linger: linger, remove: !linger}
+	s.head, s.handed = absent, nil
 	if a.remove {
 		a.endWatch = s.unwatch()
 	}

@@ -33,16 +33,16 @@ var rows = []row{
 	{"sleep, outlasts", "watch=refusedForAll", "err", ""},
 	{"sleep, outlasts", "watch!=none|refusedForAll", "", ""},
 
-	{"attempt", "given=no head!=invited watch!=active", "", "head=asking"},
-	{"attempt", "given=no head!=invited watch=active", "named", "head=asking"},
-	{"attempt", "given=no head=invited watch!=active", "joins", "head=following"},
-	{"attempt", "given=no head=invited watch=active", "joins named", "head=following"},
-	{"attempt", "given=yes head!=invited lock!=queued", "lease", "head=following given=no"},
-	{"attempt", "given=yes head!=invited lock=queued watch=none", "lease", "head=following given=no"},
-	{"attempt", "given=yes head!=invited lock=queued watch!=none", "endWatch lease", "head=following given=no watch=none"},
-	{"attempt", "given=yes head=invited lock!=queued", "lease joins", "head=following given=no"},
-	{"attempt", "given=yes head=invited lock=queued watch=none", "lease joins", "head=following given=no"},
-	{"attempt", "given=yes head=invited lock=queued watch!=none", "endWatch lease joins", "head=following given=no watch=none"},
+	{"attempt", "handed=no head!=invited watch!=active", "", "head=asking"},
+	{"attempt", "handed=no head!=invited watch=active", "named", "head=asking"},
+	{"attempt", "handed=no head=invited watch!=active", "joins", "head=following"},
+	{"attempt", "handed=no head=invited watch=active", "joins named", "head=following"},
+	{"attempt", "handed=yes head!=invited lock!=queued", "lease", "head=following handed=no"},
+	{"attempt", "handed=yes head!=invited lock=queued watch=none", "lease", "head=following handed=no"},
+	{"attempt", "handed=yes head!=invited lock=queued watch!=none", "endWatch lease", "head=following handed=no watch=none"},
+	{"attempt", "handed=yes head=invited lock!=queued", "lease joins", "head=following handed=no"},
+	{"attempt", "handed=yes head=invited lock=queued watch=none", "lease joins", "head=following handed=no"},
+	{"attempt", "handed=yes head=invited lock=queued watch!=none", "endWatch lease joins", "head=following handed=no watch=none"},
 
 	{"held", "", "", "head=asleep lock=held* fault=0"},
 	{"failure", "fault=0", "", "head=asleep fault=1*"},
@@ -50,32 +50,32 @@ var rows = []row{
 	{"unknown", "watch=none", "", ""},
 	{"unknown", "watch!=none", "endWatch", "watch=none"},
 
-	{"grant, none behind", "given=no watch=active", "linger", "head=absent fault=0 lock=ours* woken=no"},
-	{"grant, none behind", "given=no watch=none", "remove", "head=absent fault=0 lock=ours* woken=no"},
-	{"grant, none behind", "given=no watch!=active|none", "endWatch remove", "head=absent fault=0 lock=ours* woken=no watch=none"},
-	{"grant, none behind", "given=yes watch=active", "linger lease", "head=absent fault=0 lock=ours* woken=no given=no"},
-	{"grant, none behind", "given=yes watch=none", "remove lease", "head=absent fault=0 lock=ours* woken=no given=no"},
-	{"grant, none behind", "given=yes watch!=active|none", "endWatch remove lease", "head=absent fault=0 lock=ours* woken=no given=no watch=none"},
-	{"grant, three behind", "", "lead", "head=asleep ttl=* fault=0 lock=ours* woken=no"},
-	{"grant with others, room for none", "", "lead", "head=asleep ttl=* fault=0 lock=unknown"},
-	{"grant with room for one", "head!=following", "lead", "head=invited ttl=* fault=0 lock=unknown"},
-	{"grant with room for one", "head=following", "lead", "head=asleep ttl=* fault=0 lock=unknown"},
-	{"grant with room for three", "head!=following", "lead join=2", "head=invited ttl=* fault=0 lock=unknown"},
-	{"grant with room for three", "head=following", "lead", "head=asleep ttl=* fault=0 lock=unknown"},
-	{"grant with room for all", "head!=following", "lead join=-2", "head=invited ttl=* fault=0 lock=unknown"},
-	{"grant with room for all", "head=following", "lead", "head=asleep ttl=* fault=0 lock=unknown"},
-	{"grant with room for all, none behind", "given=no watch=active", "linger", "head=absent fault=0 lock=unknown"},
-	{"grant with room for all, none behind", "given=no watch=none", "remove", "head=absent fault=0 lock=unknown"},
-	{"grant with room for all, none behind", "given=no watch!=active|none", "endWatch remove", "head=absent fault=0 lock=unknown watch=none"},
-	{"grant with room for all, none behind", "given=yes watch=active", "linger lease", "head=absent fault=0 lock=unknown given=no"},
-	{"grant with room for all, none behind", "given=yes watch=none", "remove lease", "head=absent fault=0 lock=unknown given=no"},
-	{"grant with room for all, none behind", "given=yes watch!=active|none", "endWatch remove lease", "head=absent fault=0 lock=unknown given=no watch=none"},
+	{"grant, none behind", "handed=no watch=active", "linger", "head=absent fault=0 lock=ours* woken=no"},
+	{"grant, none behind", "handed=no watch=none", "remove", "head=absent fault=0 lock=ours* woken=no"},
+	{"grant, none behind", "handed=no watch!=active|none", "endWatch remove", "head=absent fault=0 lock=ours* woken=no watch=none"},
+	{"grant, none behind", "handed=yes watch=active", "linger lease", "head=absent fault=0 lock=ours* woken=no handed=no"},
+	{"grant, none behind", "handed=yes watch=none", "remove lease", "head=absent fault=0 lock=ours* woken=no handed=no"},
+	{"grant, none behind", "handed=yes watch!=active|none", "endWatch remove lease", "head=absent fault=0 lock=ours* woken=no handed=no watch=none"},
+	{"grant, three behind", "", "promote", "head=asleep ttl=* fault=0 lock=ours* woken=no"},
+	{"grant with others, room for none", "", "promote", "head=asleep ttl=* fault=0 lock=unknown"},
+	{"grant with room for one", "head!=following", "promote", "head=invited ttl=* fault=0 lock=unknown"},
+	{"grant with room for one", "head=following", "promote", "head=asleep ttl=* fault=0 lock=unknown"},
+	{"grant with room for three", "head!=following", "promote join=2", "head=invited ttl=* fault=0 lock=unknown"},
+	{"grant with room for three", "head=following", "promote", "head=asleep ttl=* fault=0 lock=unknown"},
+	{"grant with room for all", "head!=following", "promote join=-2", "head=invited ttl=* fault=0 lock=unknown"},
+	{"grant with room for all", "head=following", "promote", "head=asleep ttl=* fault=0 lock=unknown"},
+	{"grant with room for all, none behind", "handed=no watch=active", "linger", "head=absent fault=0 lock=unknown"},
+	{"grant with room for all, none behind", "handed=no watch=none", "remove", "head=absent fault=0 lock=unknown"},
+	{"grant with room for all, none behind", "handed=no watch!=active|none", "endWatch remove", "head=absent fault=0 lock=unknown watch=none"},
+	{"grant with room for all, none behind", "handed=yes watch=active", "linger lease", "head=absent fault=0 lock=unknown handed=no"},
+	{"grant with room for all, none behind", "handed=yes watch=none", "remove lease", "head=absent fault=0 lock=unknown handed=no"},
+	{"grant with room for all, none behind", "handed=yes watch!=active|none", "endWatch remove lease", "head=absent fault=0 lock=unknown handed=no watch=none"},
 
-	{"leave, none behind", "given=no watch=none", "remove", "head=absent"},
-	{"leave, none behind", "given=no watch!=none", "endWatch remove", "head=absent watch=none"},
-	{"leave, none behind", "given=yes watch=none", "remove lease", "head=absent given=no"},
-	{"leave, none behind", "given=yes watch!=none", "endWatch remove lease", "head=absent given=no watch=none"},
-	{"leave, one behind", "", "signal lead", "head=asleep ttl=* woken=yes"},
+	{"leave, none behind", "handed=no watch=none", "remove", "head=absent"},
+	{"leave, none behind", "handed=no watch!=none", "endWatch remove", "head=absent watch=none"},
+	{"leave, none behind", "handed=yes watch=none", "remove lease", "head=absent handed=no"},
+	{"leave, none behind", "handed=yes watch!=none", "endWatch remove lease", "head=absent handed=no watch=none"},
+	{"leave, one behind", "", "signal promote", "head=asleep ttl=* woken=yes"},
 
 	{"wake", "lock=ours", "", ""},
 	{"wake", "lock!=ours", "signal", "woken=yes"},
@@ -88,32 +88,32 @@ var rows = []row{
 
 	{"signal", "watch!=unsupported|broken|forbidden woken=no", "", ""},
 	{"signal", "watch!=unsupported|broken|forbidden woken=yes fault=0", "try", "woken=no"},
-	{"signal", "watch!=unsupported|broken|forbidden woken=yes fault!=0 given=no", "", "woken=no"},
-	{"signal", "watch!=unsupported|broken|forbidden woken=yes fault!=0 given=yes", "try", "woken=no"},
+	{"signal", "watch!=unsupported|broken|forbidden woken=yes fault!=0 handed=no", "", "woken=no"},
+	{"signal", "watch!=unsupported|broken|forbidden woken=yes fault!=0 handed=yes", "try", "woken=no"},
 	{"signal", "watch=unsupported woken=no", "anew", "watch=polls"},
 	{"signal", "watch=unsupported woken=yes fault=0", "try anew", "woken=no watch=polls"},
-	{"signal", "watch=unsupported woken=yes fault!=0 given=no", "anew", "woken=no watch=polls"},
-	{"signal", "watch=unsupported woken=yes fault!=0 given=yes", "try anew", "woken=no watch=polls"},
+	{"signal", "watch=unsupported woken=yes fault!=0 handed=no", "anew", "woken=no watch=polls"},
+	{"signal", "watch=unsupported woken=yes fault!=0 handed=yes", "try anew", "woken=no watch=polls"},
 	{"signal", "watch=broken", "err", "watch=refused"},
 	{"signal", "watch=forbidden", "err", "watch=refusedForAll"},
 
 	{"signal, outlasts", "watch!=unsupported|broken|forbidden woken=no", "", ""},
 	{"signal, outlasts", "watch!=unsupported|broken|forbidden woken=yes fault=0", "try", "woken=no"},
-	{"signal, outlasts", "watch!=unsupported|broken|forbidden woken=yes fault!=0 given=no", "", "woken=no"},
-	{"signal, outlasts", "watch!=unsupported|broken|forbidden woken=yes fault!=0 given=yes", "try", "woken=no"},
+	{"signal, outlasts", "watch!=unsupported|broken|forbidden woken=yes fault!=0 handed=no", "", "woken=no"},
+	{"signal, outlasts", "watch!=unsupported|broken|forbidden woken=yes fault!=0 handed=yes", "try", "woken=no"},
 	{"signal, outlasts", "watch=unsupported woken=no", "anew", "watch=polls"},
 	{"signal, outlasts", "watch=unsupported woken=yes fault=0", "try anew", "woken=no watch=polls"},
-	{"signal, outlasts", "watch=unsupported woken=yes fault!=0 given=no", "anew", "woken=no watch=polls"},
-	{"signal, outlasts", "watch=unsupported woken=yes fault!=0 given=yes", "try anew", "woken=no watch=polls"},
+	{"signal, outlasts", "watch=unsupported woken=yes fault!=0 handed=no", "anew", "woken=no watch=polls"},
+	{"signal, outlasts", "watch=unsupported woken=yes fault!=0 handed=yes", "try anew", "woken=no watch=polls"},
 	{"signal, outlasts", "watch=broken woken=no", "endWatch anew", "watch=none"},
 	{"signal, outlasts", "watch=broken woken=yes fault=0", "endWatch try anew", "woken=no watch=none"},
-	{"signal, outlasts", "watch=broken woken=yes fault!=0 given=no", "endWatch anew", "woken=no watch=none"},
-	{"signal, outlasts", "watch=broken woken=yes fault!=0 given=yes", "endWatch try anew", "woken=no watch=none"},
+	{"signal, outlasts", "watch=broken woken=yes fault!=0 handed=no", "endWatch anew", "woken=no watch=none"},
+	{"signal, outlasts", "watch=broken woken=yes fault!=0 handed=yes", "endWatch try anew", "woken=no watch=none"},
 	{"signal, outlasts", "watch=forbidden", "err", "watch=refusedForAll"},
 
 	{"offer", "head!=asleep|invited", "", ""},
-	{"offer", "head=asleep|invited given=yes", "", ""},
-	{"offer", "head=asleep|invited given=no", "signal", "given=yes* woken=yes"},
+	{"offer", "head=asleep|invited handed=yes", "", ""},
+	{"offer", "head=asleep|invited handed=no", "signal", "handed=yes* woken=yes"},
 	{"offer of half of the TTL", "", "", ""},
 
 	{"lingered", "head!=absent", "", ""},
@@ -197,9 +197,9 @@ type lockIs struct {
 func parts(s lineState) map[string]string {
 	p := map[string]string{
 		"head": heads[s.head], "watch": watches[watchIs{s.watch, s.watchErr}], "lock": locks[lockIs{s.held, s.until, s.local}],
-		"woken": map[bool]string{false: "no", true: "yes"}[s.woken],
-		"given": map[*grant]string{nil: "no", earlierLease: "yes", newLease: "yes*"}[s.given],
-		"ttl":   map[time.Duration]string{ttl: "", nextTTL: "*"}[s.ttl],
+		"woken":  map[bool]string{false: "no", true: "yes"}[s.woken],
+		"handed": map[*grant]string{nil: "no", earlierLease: "yes", newLease: "yes*"}[s.handed],
+		"ttl":    map[time.Duration]string{ttl: "", nextTTL: "*"}[s.ttl],
 	}
 	switch {
 	case s.fault == nil && s.failures == 0:
@@ -229,7 +229,7 @@ func states() iter.Seq[lineState] {
 					for i := range 8 {
 						s := lineState{head: h, ttl: ttl, held: l.held, until: l.until, local: l.local, watch: w.watch, watchErr: w.err, woken: i&1 > 0}
 						if i&2 > 0 {
-							s.given = earlierLease
+							s.handed = earlierLease
 						}
 						if i&4 > 0 {
 							s.fault, s.failures, s.failedAt = errDown, 3, before
@@ -331,7 +331,7 @@ func TestALineDoesForEachEventInEachStateWhatItsTableSays(t *testing.T) {
 			if does := set(a); does != rows[in].does {
 				t.Fatalf("%s in state %v: the line does %q; want %q", name, was, does, rows[in].does)
 			}
-			if a.lease != nil && a.lease != s.given || a.err != nil && a.err != s.watchErr {
+			if a.lease != nil && a.lease != s.handed || a.err != nil && a.err != s.watchErr {
 				t.Fatalf("%s in state %v: the lease or the error is another one: %+v", name, was, a)
 			}
 			for _, change := range strings.Fields(rows[in].becomes) {

@@ -158,7 +158,7 @@ func (ls *lines) step(ln *line, e *lineEvent) (a lineAction) {
 		default: // it has one already
 		}
 	}
-	if a.lead {
+	if a.promote {
 		ln.next(a.join)
 	}
 	if a.beginWatch {

@@ -83,9 +83,9 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		store := &granting{}
 		w := &waiting{Locker: store, lines: &lines{}, handovers: &handovers{}, cleanups: cleanup.New(false)}
 		ln, _ := w.lines.enter("key", "", time.Second, 0)
-		ln.state.given = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
+		ln.state.handed = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
 		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
-		lease, err := w.lead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
+		lease, err := w.waitAtHead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
 		if err != nil || lease.Token != "own" {
 			t.Errorf("granted token %q, error %v; want the token of its own attempt", lease.Token, err)
 		}

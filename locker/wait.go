@@ -17,7 +17,7 @@ import (
 )
 
 // waiting is the Locker inside every Client: its Acquire waits. This file has the only wait loop of
-// the project, in lead.
+// the project, in waitAtHead.
 //
 //	attempt ── held ──► Watch ──► attempt ── held ──► sleep until woken, until the holder's lease ends,
 //	   ▲  │                                           or for a jittered cap
@@ -121,7 +121,7 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 			}
 			break
 		}
-		if err := w.await(ctx, limit, ln, wt, req, so); err != nil {
+		if err := w.waitBehind(ctx, limit, ln, wt, req, so); err != nil {
 			return contract.Lease{}, err
 		}
 		if !wt.joins { // it is the head
@@ -131,7 +131,7 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 	}
 	granted := false
 	defer func() { w.discard(ctx, w.lines.leave(ln, lease, granted), req) }() // also if a Backoff or a Locker panics
-	lease, err = w.lead(ctx, limit, ln, req, so)
+	lease, err = w.waitAtHead(ctx, limit, ln, req, so)
 	granted = err == nil
 	return lease, err
 }
@@ -149,8 +149,8 @@ func (w *waiting) beside(ctx, limit context.Context, req *contract.Request, so *
 	return contract.Lease{}, false, err
 }
 
-// await waits behind the head until the turn of wt.
-func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req contract.Request, so *effort) error {
+// waitBehind waits behind the head until the turn of wt.
+func (w *waiting) waitBehind(ctx, limit context.Context, ln *line, wt *waiter, req contract.Request, so *effort) error {
 	so.queued = true
 	w.ledger.Done() // Drain does not wait for a call that sleeps
 	defer w.ledger.Begin()
@@ -168,10 +168,10 @@ func (w *waiting) await(ctx, limit context.Context, ln *line, wt *waiter, req co
 	return ended(ctx, req.Key, held, fault)
 }
 
-// lead waits at the head of the line. If the line knows that the lock is held or that the store
+// waitAtHead waits at the head of the line. If the line knows that the lock is held or that the store
 // fails, the head sleeps before its first attempt. That is so for a head that follows another, and
 // for one with an owner, which has made an attempt already.
-func (w *waiting) lead(ctx, limit context.Context, ln *line, req contract.Request, so *effort) (contract.Lease, error) {
+func (w *waiting) waitAtHead(ctx, limit context.Context, ln *line, req contract.Request, so *effort) (contract.Lease, error) {
 	p := so.wait
 	s := w.lines.look(ln)
 	for sleepFirst := s.held != nil || s.fault != nil && p.outlasts(s.fault); ; sleepFirst = true {
