@@ -66,7 +66,7 @@ func (s *Store) Check(ctx context.Context) (_ Report, err error) {
 	}
 	got, err := s.client.Get(ctx, s.at(""), clientv3.WithCountOnly())
 	if err != nil {
-		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
+		return r, fmt.Errorf("lockstep: check: %w", s.notDone(ctx, err))
 	}
 	r.Cluster = clusterID(got.Header)
 	list, err := s.client.MemberList(ctx)

@@ -85,7 +85,7 @@ const maxSkew = 500 * time.Millisecond
 // not accept the connection, the user or the password, or is not able to answer at the moment.
 // With a cluster client one node answers.
 func (s *Store) Check(ctx context.Context) (Report, error) {
-	return forPeople(ctx, s, func(ctx context.Context) (Report, error) { return s.report(ctx) })
+	return reading(ctx, s, func(ctx context.Context) (Report, error) { return s.report(ctx) })
 }
 
 func (s *Store) report(ctx context.Context) (Report, error) {

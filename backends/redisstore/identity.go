@@ -24,7 +24,7 @@ var errForgetful = errors.New("the server forgets at once what is stored")
 // the prefix: two stores with different prefixes or databases then do not see that they are on one
 // server. With a cluster client one node answers. It works in quarantine too.
 func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
-	return forPeople(ctx, s, func(ctx context.Context) (backends.Identity, error) { return s.identify(ctx) })
+	return reading(ctx, s, func(ctx context.Context) (backends.Identity, error) { return s.identify(ctx) })
 }
 
 func (s *Store) identify(ctx context.Context) (backends.Identity, error) {

@@ -17,7 +17,7 @@ import (
 
 // Inspect tells who holds key. It needs scripts. It works in quarantine too.
 func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
-	return forPeople(ctx, s, func(ctx context.Context) (backends.State, error) { return s.inspect(ctx, key) })
+	return reading(ctx, s, func(ctx context.Context) (backends.State, error) { return s.inspect(ctx, key) })
 }
 
 func (s *Store) inspect(ctx context.Context, key string) (backends.State, error) {

@@ -48,7 +48,7 @@ func (s *Store) list(ctx context.Context, full, after string, limit int) (page b
 	if err := s.showing(ctx, "List"); err != nil {
 		return page, 0, err
 	}
-	found, err := forPeople(ctx, s, func(ctx context.Context) (found, error) { return s.scan(ctx, at, full, limit) })
+	found, err := reading(ctx, s, func(ctx context.Context) (found, error) { return s.scan(ctx, at, full, limit) })
 	if err != nil {
 		return page, 0, err
 	}

@@ -228,6 +228,28 @@ func forPeople[T any](ctx context.Context, s *Store, call func(context.Context) 
 	return result, s.at(err)
 }
 
+// reading is forPeople for a call that only reads.
+func reading[T any](ctx context.Context, s *Store, call func(context.Context) (T, error)) (T, error) {
+	result, err := forPeople(ctx, s, call)
+	return result, ofRead(err)
+}
+
+// A readError is the error of a call that only reads, so it has no outcome. What a command became is told
+// by errors that do not know which call has sent it.
+type readError struct{ error }
+
+func ofRead(err error) error {
+	if err == nil || !strings.Contains(err.Error(), driver.OutcomeUnknown) {
+		return err
+	}
+	return readError{err}
+}
+
+func (e readError) Error() string {
+	return strings.ReplaceAll(e.error.Error(), driver.OutcomeUnknown, "")
+}
+func (e readError) Unwrap() error { return e.error }
+
 // check refuses what must not be sent.
 func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	if err := backends.CheckTTL(ctx, ttl, s.config.maxTTL, "redisstore.WithMaxTTL"); err != nil {

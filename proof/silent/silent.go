@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -457,6 +458,9 @@ func looks(t *testing.T, addr string, through func(addr string) map[string]func(
 			t.Logf("%s after %v: %v", r.name, time.Since(began).Round(time.Millisecond), r.err)
 			if r.err == nil {
 				t.Errorf("%s: nobody answers, and there is no error", r.name)
+			}
+			if r.name != "Evict" && strings.Contains(fmt.Sprint(r.err), "outcome") {
+				t.Errorf("%s: %v; what only reads has no outcome", r.name, r.err)
 			}
 		case <-late:
 			t.Fatalf("%v: did not end within %v", slices.Sorted(maps.Keys(calls)), bounded.Limit+machine)

@@ -78,7 +78,7 @@ func (e *ReplyError) next() string {
 	case e.Unsent():
 		return "; nothing was done" + e.passes()
 	case !e.Permanent():
-		return outcomeUnknown
+		return OutcomeUnknown
 	}
 	if option := e.without(); option != "" {
 		return "; use " + option
@@ -116,10 +116,10 @@ func (e *ReplyError) without() string {
 	return ""
 }
 
-const (
-	nothingSent    = "; nothing was sent"
-	outcomeUnknown = "; the outcome is unknown"
-)
+const nothingSent = "; nothing was sent"
+
+// OutcomeUnknown is what the text of an error says if the command may have been done.
+const OutcomeUnknown = "; the outcome is unknown"
 
 // Code is the first word, such as NOPERM. Errors from inside a script name theirs further on before
 // Redis 7, and tell of a missing permission in words of their own before and since.
@@ -303,7 +303,7 @@ func (e *WireError) Error() string {
 	if e.NotSent {
 		return text + nothingSent
 	}
-	return text + outcomeUnknown
+	return text + OutcomeUnknown
 }
 
 // at puts the address before a text that does not have it.
