@@ -137,7 +137,9 @@ var (
 
 // New returns a store that uses the connection. It sends nothing; see [Store.Install] and
 // [Store.Check]. The caller closes the connection. A connection that has given up to reconnect
-// (nats.MaxReconnects) stays closed, so set that to -1.
+// (nats.MaxReconnects) stays closed, so set that to -1. nats.go keeps no error of a dial that fails while it
+// connects again, such as connection refused: no error of a call can say it, and only the
+// nats.ReconnectErrHandler of the application gets it.
 //
 // A load balancer or NAT forgets an idle connection without a reset. So a call tests the connection by a PING
 // when no call of the store was answered for five seconds. If no PONG and no message comes for a second, the
