@@ -129,8 +129,10 @@ func (i *instance) attempt(ctx context.Context, req contract.Request, ask ask) (
 	err = errGone
 	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // deferred in case the store panics
 	res, err = i.put(ctx, req, ask, call, started)
-	if err == nil && !res.OK {
+	if err == nil {
 		i.trips.measure(started)
+	}
+	if err == nil && !res.OK {
 		if found, ghost := i.cleanups.Settle(ctx, req.Key); ghost != nil {
 			err = &cleanup.GhostError{Err: ghost}
 		} else if found || haunted {

@@ -7,10 +7,9 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 )
 
-// roundTrips are how long the last attempts took that were refused: only a call that was refused waits.
-// The least of them is about what the way to the store takes: the others may have waited for a
-// connection, for a row or for the processor. It is told to the store, which reserves a lock for longer
-// if its waiter is far away.
+// roundTrips are how long the last attempts took that were answered, by a grant or a refusal. The least of
+// them is about what the way to the store takes: the others may have waited for a connection, for a row or
+// for the processor. It is told to the store, which reserves a lock for longer if its waiter is far away.
 type roundTrips struct {
 	last [8]atomic.Int64
 	next atomic.Uint32
@@ -24,7 +23,7 @@ func tripsOf(place Place) *roundTrips {
 	return nil
 }
 
-// measure notes an attempt that began then and has just been refused.
+// measure notes an attempt that began then and has just been answered.
 func (r *roundTrips) measure(began time.Time) {
 	if r != nil {
 		r.last[r.next.Add(1)%uint32(len(r.last))].Store(int64(time.Since(began)))
