@@ -452,3 +452,49 @@ func TestAProgramThatPollsHasOneConnection(t *testing.T) {
 	})
 	unlock(t, first)
 }
+
+// It is TestAProgramThatWaitsHasOneConnection through database/sql, where each program has a name of its own.
+func TestTwentyProgramsThatPollHaveOneConnectionEach(t *testing.T) {
+	t.Parallel()
+	const programs, slots = 20, 30
+	server := pgtest.Start(t, withSlots(slots)...)
+	install(t, server.DSN()).Close()
+	operator := watchOver(t, server)
+	holder, _ := program(t, server.DSN()+" application_name="+holderName)
+	first := lock(t, holder, "migration")
+	var all sync.WaitGroup
+	var migrations atomic.Int64
+	want := map[string]int{}
+	for i := range programs {
+		name := fmt.Sprint("program", i)
+		want[name] = 1
+		db, err := sql.Open("pgx", server.DSN()+" application_name="+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		locks := locker.New(single.New(sqlstore.NewPostgreSQL(db)), locker.WithTTL(30*time.Second))
+		all.Go(func() {
+			err := locks.Do(t.Context(), "migration", func(ctx context.Context, _ *locker.Lock) error {
+				c, err := pgx.Connect(ctx, server.DSN())
+				if err != nil {
+					return fmt.Errorf("migrate: %w", err)
+				}
+				defer func() { _ = c.Close(ctx) }()
+				_, err = c.Exec(ctx, "SELECT pg_sleep(0.05)")
+				return err
+			}, locker.WithWait(2*patience))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			migrations.Add(1)
+		})
+	}
+	operator.awaitNames(want)
+	unlock(t, first)
+	all.Wait()
+	if n := migrations.Load(); n != programs {
+		t.Errorf("%d of %d migrations succeeded", n, programs)
+	}
+}

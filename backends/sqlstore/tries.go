@@ -22,10 +22,30 @@ const (
 	idledTries   = 100 // those that the server has ended for their idleness: a pool may be full of them
 )
 
-// attempt runs fn, once, on a connection of the pool.
+// attempt runs fn, once, on a connection of the pool. A call with several statements has kept the
+// connection of the one before: it needs no second one.
 func (r *reserve[C]) attempt(ctx context.Context, fn func(c C) error) error {
+	c, spare := r.spare()
+	if spare {
+		return r.attemptOn(ctx, c, nil, fn)
+	}
 	c, err := r.fromPool(ctx)
 	return r.attemptOn(ctx, c, err, fn)
+}
+
+// spare takes a connection of the pool out of the reserve, if no lock is held that may need it.
+func (r *reserve[C]) spare() (c C, ok bool) {
+	if r.open != nil || r.holding() {
+		return c, false
+	}
+	o := r.get()
+	if o == nil {
+		return c, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lessLocked()
+	return o.conn, true
 }
 
 // attemptOn is attempt with what the pool has answered.

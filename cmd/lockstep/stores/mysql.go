@@ -47,6 +47,7 @@ func openMySQL(_ context.Context, text string, o command.Options) (*command.Stor
 	config.User = u.User.Username()
 	config.Passwd, _ = u.User.Password()
 	config.InterpolateParams = true
+	config.ConnectionAttributes = named(config.ConnectionAttributes)
 	config.Timeout = cmp.Or(config.Timeout, 5*time.Second)
 	config.Logger = &mysql.NopLogger{} // the calls tell
 	connector, err := mysql.NewConnector(config)
@@ -131,4 +132,13 @@ func semiSynchronous(detail string, set func(setting string) string) string {
 		return set(name + " = 3600000")
 	}
 	return set(name+" = ON") + "; or show LOCKSTEP_FENCE to the resource"
+}
+
+// named gives the connections a name for operators, unless the user has named them.
+func named(attributes string) string {
+	const name = "program_name:"
+	if strings.HasPrefix(attributes, name) || strings.Contains(attributes, ","+name) {
+		return attributes
+	}
+	return strings.TrimPrefix(attributes+","+name+"lockstep", ",")
 }
