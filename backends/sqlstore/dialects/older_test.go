@@ -210,7 +210,9 @@ func (p oldProgram) holds(key string, by func(now int64, all []oldHold) ([]oldHo
 func (p oldProgram) enter(key, token string, limit int, between func()) (slot int, ok bool) {
 	p.t.Helper()
 	ok = p.holds(key, func(now int64, all []oldHold) ([]oldHold, bool) {
-		for slot = 0; slices.ContainsFunc(all, func(h oldHold) bool { return h.Slot == slot }); slot++ {
+		slot = 0
+		for slices.ContainsFunc(all, func(h oldHold) bool { return h.Slot == slot }) {
+			slot++
 		}
 		return append(all, oldHold{[]byte(token), now + minuteUS, slot}), len(all) < limit
 	}, between)
