@@ -19,7 +19,7 @@ import (
 type lines struct {
 	mu    sync.Mutex // guards the lines as well
 	byKey map[string]*line
-	// lines that nobody else ever joined, for the next caller: bench/regress/mechanisms.md
+	// lines that have ended, for the next caller: bench/regress/mechanisms.md
 	spare sync.Pool
 
 	shared bool                 // with other software: see WithOtherSoftware; set by New, as holder is
@@ -73,19 +73,23 @@ func (ls *lines) enter(key, owner string, ttl time.Duration, place uint64) (*lin
 	return ln, wt
 }
 
-// quit leaves the line from behind the head. It returns what the line knew, with the position.
+// quit leaves the line from behind the head. It returns what the line knew, with the position, or
+// nothing for a call that had just been let out to join the lease of the head.
 func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, fault error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	held, fault = ln.state.holder(ln.key, time.Now()), ln.state.fault
 	i := slices.Index(ln.queue, wt)
+	if i < 0 && wt.joins { // let out of the line, which may have ended, and be that of another key by now
+		return nil, nil, nil
+	}
+	held, fault = ln.state.holder(ln.key, time.Now()), ln.state.fault
 	if held != nil {
 		held.Position += i + 1
 	}
 	switch {
 	case i >= 0:
 		ln.queue = slices.Delete(ln.queue, i, i+1)
-	case !wt.joins: // it has just become the head
+	default: // it has just become the head
 		unwanted = ls.step(ln, &lineEvent{is: onLeave}).lease
 	}
 	return held, unwanted, fault

@@ -117,3 +117,30 @@ func (g *granting) Release(_ context.Context, lease contract.Lease) error {
 	g.released = append(g.released, lease.Token)
 	return nil
 }
+
+// A call that is let out of its line, and whose ctx ends at the same moment, is told nothing of the line. The
+// line may have ended, and the next caller may have it for another key.
+func TestACallThatWasLetOutIsToldNothingOfAnotherKey(t *testing.T) {
+	for range 1000 {
+		ls := &lines{}
+		ln, _ := ls.enter("key", "", time.Minute, 0)
+		_, first := ls.enter("key", "", time.Minute, 0)
+		_, second := ls.enter("key", "", time.Minute, 0)
+		ls.tell(ln, lineEvent{is: onAttempt})
+		ls.tell(ln, lineEvent{is: onGrant, shared: true, room: -1, until: time.Now().Add(time.Minute)})
+		if first.joins || !second.joins {
+			t.Fatalf("first joins: %v, second joins: %v; want the second to join the first", first.joins, second.joins)
+		}
+		ls.leave(ln, contract.Lease{}, false)
+		other, _ := ls.enter("other", "", time.Minute, 0)
+		if other != ln { // under the race detector, a sync.Pool drops some of what it is given
+			continue
+		}
+		ls.answered(other, &HeldError{Key: "other", Left: time.Minute})
+		if held, unwanted, fault := ls.quit(ln, second); held != nil || unwanted != nil || fault != nil {
+			t.Errorf("the call for key is told %+v, %v and %v", held, unwanted, fault)
+		}
+		return
+	}
+	t.Fatal("no line was used again")
+}

@@ -162,7 +162,7 @@ func (w *waiting) waitBehind(ctx, limit context.Context, ln *line, wt *waiter, r
 	}
 	held, unwanted, fault := w.lines.quit(ln, wt)
 	w.discard(ctx, unwanted, req)
-	if held == nil && fault == nil {
+	if held == nil && fault == nil && !wt.joins {
 		return w.unanswered(ctx, req.Key, " to the call of this Client that is first in line", nil)
 	}
 	return ended(ctx, req.Key, held, fault)
