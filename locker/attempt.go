@@ -36,8 +36,9 @@ const (
 type ask func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error)
 
 // attempt asks the store once. It returns when ctx is done, or when the limit for an attempt is
-// over, whatever the Locker does: the goroutine that receives a later grant releases it. A lease
-// that has ended when it comes is an error, so that the wait can go on.
+// over, whatever the Locker does: the goroutine that receives a later grant releases it. Only an attempt
+// on the goroutine of its caller waits for the Locker, which ends it: see alone. A lease that has ended
+// when it comes is an error, so that the wait can go on.
 func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (lease contract.Lease, err error) {
 	if so.tooManyHang() {
 		return contract.Lease{}, &hangingError{w.by()}

@@ -19,7 +19,7 @@ import (
 // held, renews the lease of a lock that its caller holds, and tells the holder when the lock is
 // lost. Safe for concurrent use.
 //
-// It needs no Close: it runs nothing while no lock is held or waited for. After a lock that was
+// It needs no Close: it runs nothing while no lock is held, waited for, or kept ([WithMinHold]). After a lock that was
 // waited for, it watches the store for 200 ms more.
 type Client struct {
 	locker    Locker // the waiting Locker inside its middleware
@@ -31,7 +31,7 @@ type Client struct {
 	cleanups  *cleanup.Queue
 	ledger    cleanup.Ledger // of attempts, releases and cleanups without an answer: see Drain
 	renewals  scheduler
-	// Releases that did not return by their deadline. While there are some, Unlock with a ctx that
+	// Releases that take longer than lateAfter. While there are some, Unlock with a ctx that
 	// can't end calls on another goroutine, so that it returns after 3 s whatever the library does
 	hung atomic.Int32
 	ends bool // the calls of the Locker end by themselves: see package prompt
@@ -72,8 +72,8 @@ func New(l Locker, opts ...ClientOption) *Client {
 // Without it, every error ends the wait. What an attempt with an unknown outcome may have left in
 // the store is removed in the background.
 //
-// No attempt lasts longer than the TTL, whatever ctx is and whatever the client library does: a grant
-// would come too late. Its outcome is unknown then, and the ErrorType is "timeout".
+// An attempt that has no answer by the end of the TTL ends then, or up to two seconds later, whatever ctx
+// is: a grant would come too late. Its outcome is unknown, and the ErrorType is "timeout".
 //
 // If ctx descends from the Context of a Lock that this Client holds on the same key, and the
 // strategy admits no further hold, Lock fails at once: it would wait for itself. Use that Lock, or

@@ -23,7 +23,7 @@ type over struct {
 	cause error         // why the hold is over; nil while it lasts
 	left  time.Duration // of the lease at that moment
 
-	stopped bool // the ctx given to Lock had ended before
+	stopped bool // the ctx given to Lock had ended before; that alone is no end of the hold
 	moved   bool // somebody else has the lease now: the next waiter, or who resumes the ticket of a Transfer
 	failed  bool // the work, so the key is not kept for it
 	kept    bool // a Release is sent later; the key is kept until then
@@ -49,8 +49,8 @@ type facts struct {
 
 // releaseAt is when a Release is to be sent; zero: never.
 //
-// After a loss by the maximum hold, or by the end of the ctx given to Lock, the context of the holder has
-// ended before the lease, and can't tell the holder of this loss any more. So the nodes that still have
+// After a loss by the maximum hold, or of a hold whose ctx given to Lock had ended before, the context of the
+// holder has ended before the lease, and can't tell the holder of this loss. So the nodes that still have
 // the lease keep it until Unlock: the work can stop before the next holder's begins. If Unlock has not
 // come by the end of the lease, what is left is released: under some recipes it does not end by itself.
 func (f facts) releaseAt() time.Time {

@@ -18,7 +18,8 @@ type hold struct {
 	hooks []func(time.Time, error) // what OnHold's begin returned, the last begun last
 	entry entry                    // the scheduler's, whose mutex guards it
 
-	mu         sync.Mutex // guards what follows
+	// guards what follows. Who has set the end of the hold, or has waited for it, reads it without: it stays
+	mu         sync.Mutex
 	lease      grant
 	own        ownContext
 	extensions extensions // renew.go

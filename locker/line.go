@@ -18,7 +18,7 @@ type lineState struct {
 
 	held  *HeldError // the last answer of the store; nil: nobody knows
 	until time.Time  // when the lease in the way ends; zero: unknown
-	local bool       // this Client holds that lease, and wakes the line when it ends
+	local bool       // nothing was heard since this Client was granted the lock: its release wakes the line
 
 	fault    error // of the attempts since the store last answered; nil: it has answered
 	failures int   // how many they are

@@ -48,7 +48,7 @@ type terms struct {
 	abandonedStop bool // an abandoned hold is not renewed
 }
 
-// waitPolicy travels from Lock to the waiting Locker in the ctx, past any middleware.
+// waitPolicy travels from Lock to the waiting Locker, past any middleware in the ctx.
 type waitPolicy struct {
 	ttl      time.Duration // the limit of one attempt
 	limit    time.Duration // 0: as long as the ctx

@@ -91,10 +91,12 @@ const (
 )
 
 // unlocking is the release of a hold. Every Unlock waits for it. The mutex of the hold guards it.
+//
+// Before the end of a minimum hold, what is sent, and sent again, is an Extend in place of a Release: see keep.
 type unlocking struct {
 	begun, over bool
 	again       bool          // it goes on in the background
-	sent        int32         // Releases that may have reached the store
+	sent        int32         // how many may have reached the store
 	done        chan struct{} // closed when it is over; nil if nobody waits
 	expiry      *time.Timer   // gives up the release in the background
 
@@ -187,7 +189,7 @@ func (h *hold) releaseAside() {
 
 // join waits until no extension is under way, but not for long. Their ctx has ended; if one hangs
 // in its client library in spite of that, waiting would keep the key locked. An extension can't
-// revive a lease that Release has ended.
+// revive a lease that Release has ended, and a late one moves no end of a minimum hold.
 func (h *hold) join() {
 	if joined := h.extensions.joined; joined != nil {
 		await(joined, joinLimit)
@@ -241,7 +243,7 @@ func (h *hold) giveUpRelease() {
 	}
 }
 
-// sendRelease sends one Release. An answer is the result of the release; without one, it returns
+// sendRelease sends one Release, or what takes its place. An answer is the result of the release; without one, it returns
 // the error.
 func (h *hold) sendRelease(ctx context.Context) (again error) {
 	h.mu.Lock()
