@@ -52,14 +52,13 @@ var acquireSentences = []sentence{
 		x.release(g.Lease)
 	}},
 	{"an attempt that finds the lock held does not move the end of the holder's lease", nil, func(x *fixture) {
-		x.inTime(x.short, func(ttl time.Duration) bool {
-			g := x.grant(x.key("k"), ttl)
+		x.inTime(x.short, func(key string, ttl time.Duration) bool {
+			g := x.grant(key, ttl)
 			began := time.Now()
 			_, later := x.locker.Acquire(x.Context(), x.request(g.Key, x.long))
 			_, sooner := x.locker.Acquire(x.Context(), x.request(g.Key, contract.MinTTL))
 			if later == nil || sooner == nil {
-				x.beneath.Delete(g.Key) // for the next try
-				return false            // livesUntil finds whether that was wrong
+				return false // livesUntil finds whether that was wrong
 			}
 			x.wantHeld(later, g, began)
 			x.livesUntil(g.Lease)
@@ -85,8 +84,8 @@ var acquireSentences = []sentence{
 			x.Errorf("the second grant ends at %v; the first ends at %v", again.Expires, first.Expires)
 		}
 		x.heldBy(again, x.long)
-		x.inTime(x.short, func(ttl time.Duration) bool {
-			req := x.request(x.key(ttl.String()), ttl)
+		x.inTime(x.short, func(key string, ttl time.Duration) bool {
+			req := x.request(key, ttl)
 			if _, err := x.locker.Acquire(x.Context(), req); err != nil {
 				return false
 			}
@@ -161,9 +160,9 @@ var expirySentences = []sentence{
 		}
 	}},
 	{"a slow answer does not make the lease longer", needs(faults), func(x *fixture) {
-		x.inTime(x.short, func(ttl time.Duration) bool {
+		x.inTime(x.short, func(key string, ttl time.Duration) bool {
 			x.beneath.FaultOnce(Acquire, backendtest.LateReply(ttl/2))
-			req := x.request(x.key(ttl.String()), ttl)
+			req := x.request(key, ttl)
 			lease, err := x.locker.Acquire(x.Context(), req)
 			if err != nil {
 				return false

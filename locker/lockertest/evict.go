@@ -31,8 +31,8 @@ var evictSentences = []sentence{
 		}
 	}},
 	{"a lock that is lost because another hold was evicted is not told as evicted", needs(evicts), func(x *fixture) {
-		x.inTime(renewed, func(ttl time.Duration) bool {
-			l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
+		x.inTime(renewed, func(key string, ttl time.Duration) bool {
+			l := x.lock(x.client(locker.WithTTL(ttl)), key)
 			x.beneath.Delete(l.Key())
 			x.grant(l.Key(), x.long)
 			x.beneath.Evict(l.Key(), operators[0])
@@ -53,8 +53,8 @@ var operators = []string{"ann's host", ""}
 func (x *fixture) evicted(end func(l *locker.Lock) error) {
 	x.Helper()
 	for _, by := range operators {
-		x.inTime(renewed, func(ttl time.Duration) bool {
-			l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()+by))
+		x.inTime(renewed, func(key string, ttl time.Duration) bool {
+			l := x.lock(x.client(locker.WithTTL(ttl)), key)
 			x.beneath.Evict(l.Key(), by)
 			began := time.Now()
 			err := end(l)

@@ -23,8 +23,8 @@ var extendSentences = []sentence{
 		}
 	}},
 	{"an extended lease lasts until its new Expires, and no longer", nil, func(x *fixture) {
-		x.inTime(x.short, func(ttl time.Duration) bool {
-			g := x.grant(x.key(ttl.String()), ttl)
+		x.inTime(x.short, func(key string, ttl time.Duration) bool {
+			g := x.grant(key, ttl)
 			time.Sleep(ttl / 3)
 			after, err := x.locker.Extend(x.Context(), g.Lease, 2*ttl)
 			if err != nil {
@@ -35,8 +35,8 @@ var extendSentences = []sentence{
 		})
 	}},
 	{"a slow answer does not make an extension longer", needs(faults), func(x *fixture) {
-		x.inTime(2*x.short, func(ttl time.Duration) bool {
-			g := x.grant(x.key(ttl.String()), ttl)
+		x.inTime(2*x.short, func(key string, ttl time.Duration) bool {
+			g := x.grant(key, ttl)
 			x.beneath.FaultOnce(Extend, backendtest.LateReply(ttl/2))
 			after, err := x.locker.Extend(x.Context(), g.Lease, ttl)
 			if err != nil {

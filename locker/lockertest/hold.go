@@ -77,8 +77,8 @@ var holdSentences = []sentence{
 		})
 	}},
 	{"Do whose lock was lost matches ErrLost, even if work did not fail", nil, func(x *fixture) {
-		x.inTime(renewed, func(ttl time.Duration) bool {
-			key, granted := x.key(ttl.String()), false
+		x.inTime(renewed, func(key string, ttl time.Duration) bool {
+			granted := false
 			var next grant
 			err := x.client(locker.WithTTL(ttl)).Do(x.Context(), key, func(ctx context.Context, l *locker.Lock) error {
 				granted = true

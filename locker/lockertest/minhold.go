@@ -12,8 +12,8 @@ import (
 
 var minHoldSentences = []sentence{
 	{"a lock with a minimum hold is free soon after it, and not at Unlock", nil, func(x *fixture) {
-		x.inTime(x.short, func(ttl time.Duration) bool {
-			l, err := x.client(locker.WithTTL(ttl), locker.WithMinHold(2*ttl)).Lock(x.Context(), x.key("k"))
+		x.inTime(x.short, func(key string, ttl time.Duration) bool {
+			l, err := x.client(locker.WithTTL(ttl), locker.WithMinHold(2*ttl)).Lock(x.Context(), key)
 			if err != nil && !x.Bubble { // the grant came after the end of its short lease
 				return false
 			} else if err != nil {

@@ -15,7 +15,7 @@ const renewed = time.Second // the first ttl of a lock that must be renewed in t
 
 var renewSentences = []sentence{
 	{"a Client renews a lock for as long as it is held", nil, func(x *fixture) {
-		x.inTime(renewed, func(ttl time.Duration) bool { return x.keeps(ttl, func() {}) })
+		x.inTime(renewed, func(key string, ttl time.Duration) bool { return x.keeps(key, ttl, func() {}) })
 	}},
 	{"one renewal that fails does not lose the lock", needs(faults), func(x *fixture) {
 		x.survives(backendtest.Fail)
@@ -102,10 +102,10 @@ var renewSentences = []sentence{
 		x.livesUntil(next.Lease)
 	}},
 	{"when the ctx given to Lock ends, the context of the lock ends, and the lease ends in its time", nil, func(x *fixture) {
-		x.inTime(3*x.short, func(ttl time.Duration) bool {
+		x.inTime(3*x.short, func(key string, ttl time.Duration) bool {
 			ctx, cancel := context.WithCancelCause(x.Context())
 			why := errors.New("the reason")
-			l, err := x.client(locker.WithTTL(ttl)).Lock(ctx, x.key(ttl.String()))
+			l, err := x.client(locker.WithTTL(ttl)).Lock(ctx, key)
 			cancel(why)
 			switch {
 			case err == nil:
@@ -167,9 +167,9 @@ var renewSentences = []sentence{
 }
 
 // keeps reports whether a lock outlives its ttl three times. It calls trouble when it has the lock.
-func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
+func (x *fixture) keeps(key string, ttl time.Duration, trouble func()) bool {
 	x.Helper()
-	l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
+	l := x.lock(x.client(locker.WithTTL(ttl)), key)
 	trouble()
 	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(ttl / 20) {
 		other, err := x.locker.Acquire(x.Context(), x.request(l.Key(), x.long))
@@ -193,16 +193,16 @@ func (x *fixture) keeps(ttl time.Duration, trouble func()) bool {
 
 func (x *fixture) survives(f backendtest.Fault) {
 	x.Helper()
-	x.inTime(renewed, func(ttl time.Duration) bool {
-		return x.keeps(ttl, func() { x.beneath.FaultOnce(Extend, f) })
+	x.inTime(renewed, func(key string, ttl time.Duration) bool {
+		return x.keeps(key, ttl, func() { x.beneath.FaultOnce(Extend, f) })
 	})
 }
 
 // stolen checks that a holder learns before Expires that its key has another value.
 func (x *fixture) stolen(steal func(key string)) {
 	x.Helper()
-	x.inTime(renewed, func(ttl time.Duration) bool {
-		l := x.lock(x.client(locker.WithTTL(ttl)), x.key(ttl.String()))
+	x.inTime(renewed, func(key string, ttl time.Duration) bool {
+		l := x.lock(x.client(locker.WithTTL(ttl)), key)
 		steal(l.Key())
 		return taken(x.lost(l)) // on a slow machine it may have expired first
 	})

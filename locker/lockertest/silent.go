@@ -2,6 +2,7 @@ package lockertest
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"time"
 
@@ -12,16 +13,16 @@ import (
 
 // silent calls each with stores that never answer. The request is lost, or only the answer. The
 // client library gives up at the end of its ctx, or never.
-func (x *fixture) silent(lost lossOf, each func(name string, hang backendtest.Fault)) {
+func (x *fixture) silent(lost lossOf, each func(hang backendtest.Fault)) {
 	x.Helper()
 	until := make(chan struct{})
 	over := sync.OnceFunc(func() { close(until) })
 	x.Cleanup(over)
-	each("Hang", func(ctx context.Context, execute func(context.Context) error) error {
+	each(func(ctx context.Context, execute func(context.Context) error) error {
 		lost(ctx, execute)
 		return backendtest.Hang(ctx, nil)
 	})
-	each("Stall", func(ctx context.Context, execute func(context.Context) error) error {
+	each(func(ctx context.Context, execute func(context.Context) error) error {
 		lost(ctx, execute)
 		<-until
 		return context.DeadlineExceeded
@@ -67,9 +68,9 @@ var silentSentences = []sentence{
 
 func (x *fixture) endsInSilence(lost lossOf) {
 	x.Helper()
-	x.silent(lost, func(name string, hang backendtest.Fault) {
+	x.silent(lost, func(hang backendtest.Fault) {
 		for _, way := range []string{"TryLock", "Lock"} {
-			x.inTime(x.short, func(ttl time.Duration) bool { return x.endsIn(ttl, way, x.key(name+way+ttl.String()), hang) })
+			x.inTime(x.short, func(key string, ttl time.Duration) bool { return x.endsIn(ttl, way, key, hang) })
 		}
 	})
 }
@@ -113,9 +114,9 @@ func (x *fixture) endsIn(ttl time.Duration, way, key string, hang backendtest.Fa
 
 func (x *fixture) waitsInSilence(lost lossOf) {
 	x.Helper()
-	x.silent(lost, func(name string, hang backendtest.Fault) {
+	x.silent(lost, func(hang backendtest.Fault) {
 		for played := false; !played; {
-			played = x.waitsIn(hang, x.key(name))
+			played = x.waitsIn(hang, x.key(rand.Text()))
 		}
 	})
 }

@@ -102,10 +102,10 @@ var transferSentences = []sentence{
 		if x.NoTransfer {
 			return
 		}
-		var key string
+		var last string
 		var t locker.Ticket
-		x.inTime(x.short, func(ttl time.Duration) bool {
-			key = x.key(ttl.String())
+		x.inTime(x.short, func(key string, ttl time.Duration) bool {
+			last = key
 			l, err := x.client(locker.WithTTL(ttl)).Lock(x.Context(), key)
 			if err == nil {
 				if t, err = l.Transfer(x.Context(), ttl); err != nil {
@@ -117,11 +117,11 @@ var transferSentences = []sentence{
 			}
 			return err == nil
 		})
-		x.emptyInTheEnd(key)
+		x.emptyInTheEnd(last)
 		if resumed, err := x.client().Resume(x.Context(), t); !errors.Is(err, locker.ErrLost) || errors.Is(err, locker.ErrHeld) {
 			x.Errorf("Resume = %v, %v; want one that matches ErrLost alone", resumed, err)
 		}
-		x.emptyInTheEnd(key)
+		x.emptyInTheEnd(last)
 	}},
 	{"when the answer to Resume is lost, nothing is left", needs(faults), func(x *fixture) {
 		if x.NoTransfer {

@@ -61,7 +61,7 @@ var waitSentences = []sentence{
 	}},
 	{"WithWait ends the wait with an error that matches ErrWaitLimit and ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.inTime(x.short, func(limit time.Duration) bool {
+		x.inTime(x.short, func(_ string, limit time.Duration) bool {
 			began := time.Now()
 			_, err := x.client().Lock(x.Context(), g.Key, locker.WithWait(limit))
 			if took := time.Since(began); took < limit {
@@ -76,8 +76,8 @@ var waitSentences = []sentence{
 		x.wantHolds(g)
 	}},
 	{"a wait limit that is reached while the store hangs does not match ErrHeld, since the outcome is unknown", needs(faults), func(x *fixture) {
-		x.inTime(4*x.short, func(limit time.Duration) bool {
-			g := x.grant(x.key(limit.String()), x.long)
+		x.inTime(4*x.short, func(key string, limit time.Duration) bool {
+			g := x.grant(key, x.long)
 			x.beneath.Fault(Acquire, backendtest.Hang)
 			x.beneath.FaultOnce(Acquire, nil)
 			began := time.Now()
@@ -117,7 +117,7 @@ var waitSentences = []sentence{
 	{"when ctx ends during the wait, Lock returns at once, and the error matches the error of the ctx, its cause, and ErrHeld", nil, func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
 		why := errors.New("the reason")
-		x.inTime(x.short, func(limit time.Duration) bool {
+		x.inTime(x.short, func(_ string, limit time.Duration) bool {
 			ctx, cancel := context.WithCancelCause(x.Context())
 			waiting := x.waits(ctx, x.client(), g.Key)
 			time.Sleep(limit)
