@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,26 +53,50 @@ func TestTheLockIsFreeWhenAtLeastIsOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			key := fmt.Sprint("k", rand.Uint64())
-			mark := "MARK=" + key
-			call := slices.Concat(c.args, []string{"run", "-ttl", "10m", "-max-ttl", "10m", "-at-least", "3", key, "--", "sh", "-c", "exit 5"})
-			began := time.Now() // before the grant
-			p := prepare(t, c.store, call...)
-			p.Env = append(p.Env, mark)
-			if err := p.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if code := p.code(); code != 5 || p.err.String() != "" {
-				t.Fatalf("exit %d: %s", code, p.err.String())
-			}
-			looks := slices.Concat(c.args, []string{"test", key})
-			await(t, "the lock is free", func() bool { code, _, _ := run(t, c.store, looks...); return code == 0 })
-			if free := time.Since(began); free < 3*time.Second { // the lease ends after all tests
-				t.Errorf("it was free after %v; want it after 3s", free)
-			}
-			await(t, "the keeper ends", func() bool { return len(living(t, mark)) == 0 })
+			inTime(t, func() (took, limit time.Duration) { return freed(t, c.store, c.args) })
 		})
 	}
+}
+
+// freed returns how long after its call a lock with -at-least 3 was free, and what is right for that: half a
+// second more, and two other calls of the command.
+func freed(t *testing.T, store string, args []string) (took, limit time.Duration) {
+	key := fmt.Sprint("k", rand.Uint64())
+	mark := "MARK=" + key
+	call := slices.Concat(args, []string{"run", "-ttl", "10m", "-max-ttl", "10m", "-at-least", "3", key, "--", "sh", "-c", "exit 5"})
+	slowest := pulse(t, store, slices.Concat(args, []string{"test", key + " of the pulse"})...)
+	began := time.Now() // before the grant
+	p := prepare(t, store, call...)
+	p.Env = append(p.Env, mark)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.code(); code != 5 || p.err.String() != "" {
+		t.Fatalf("exit %d: %s", code, p.err.String())
+	}
+	looks := slices.Concat(args, []string{"test", key})
+	await(t, "the lock is free", func() bool { code, _, _ := run(t, store, looks...); return code == 0 })
+	took = time.Since(began)
+	if took < 3*time.Second {
+		t.Errorf("it was free after %v; want it after 3s", took)
+	}
+	limit = 3500*time.Millisecond + 2*slowest()
+	await(t, "the keeper ends", func() bool { return len(living(t, mark)) == 0 })
+	return took, limit
+}
+
+// inTime plays a scene until it takes no longer than its limit: a machine may stand still in some, and a fault
+// makes each of them late.
+func inTime(t *testing.T, scene func() (took, limit time.Duration)) {
+	t.Helper()
+	for range 5 {
+		took, limit := scene()
+		if took <= limit {
+			return
+		}
+		t.Logf("it took %v; want at most %v", took, limit)
+	}
+	t.Error("five times it took too long")
 }
 
 // A keeper that nobody needs would only be in the way.
@@ -131,4 +156,28 @@ func TestAKeeperKeepsNothingOfTheCaller(t *testing.T) {
 			t.Errorf("file %s is %s", fd, to)
 		}
 	}
+}
+
+// pulse calls the command again and again. slowest ends that and returns how long a
+// call took at most: what the machine adds to everything else.
+func pulse(t *testing.T, store string, args ...string) (slowest func() time.Duration) {
+	stop, most := make(chan struct{}), make(chan time.Duration, 1)
+	go func() {
+		var longest time.Duration
+		for {
+			began := time.Now()
+			c := prepare(t, store, args...)
+			_ = c.Run()
+			longest = max(longest, time.Since(began))
+			select {
+			case <-stop:
+				most <- longest
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	end := sync.OnceValue(func() time.Duration { close(stop); return <-most })
+	t.Cleanup(func() { end() })
+	return end
 }
