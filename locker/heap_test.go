@@ -1,9 +1,10 @@
 package locker
 
 import (
-	"github.com/lockstep-go/lockstep/locker/contract"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // BenchmarkScheduler is what the scheduler does for one renewal of 100,000 locks: it takes the task

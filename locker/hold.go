@@ -3,10 +3,11 @@ package locker
 import (
 	"context"
 	"errors"
-	"github.com/lockstep-go/lockstep/locker/contract"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // hold is a lease that this Client has and keeps alive. Its holder has a Lock.
@@ -18,7 +19,8 @@ type hold struct {
 	hooks []func(time.Time, error) // what OnHold's begin returned, the last begun last
 	entry entry                    // the scheduler's, whose mutex guards it
 
-	// guards what follows. Who has set the end of the hold, or has waited for it, reads it without: it stays
+	// guards what follows. The end of the hold is set once, so whoever has set it, or has waited for it, reads
+	// it without the mutex
 	mu         sync.Mutex
 	lease      grant
 	own        ownContext

@@ -79,7 +79,7 @@ func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, f
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	i := slices.Index(ln.queue, wt)
-	if i < 0 && wt.joins { // let out of the line, which may have ended, and be that of another key by now
+	if i < 0 && wt.joins { // it may try by itself. The line may have ended, and stand for another key by now
 		return nil, nil, nil
 	}
 	held, fault = ln.state.holder(ln.key, time.Now()), ln.state.fault

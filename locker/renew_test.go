@@ -1,9 +1,10 @@
 package locker
 
 import (
-	"github.com/lockstep-go/lockstep/locker/contract"
 	"testing"
 	"time"
+
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // The scheduler may look at a lock, at its old due time, just when an extension by hand was answered.

@@ -178,21 +178,48 @@ func withSlots(slots int) []string {
 	return []string{"fsync=off", "superuser_reserved_connections=0", fmt.Sprint("max_connections=", slots+1)}
 }
 
-// Twenty programs start at once and wait for one migration, on a server with 30 connections. The migration
-// opens a connection too, as in a service.
 func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 	t.Parallel()
+	twentyMigrate(t, func(_ int, dsn string) *locker.Client {
+		locks, _ := program(t, dsn)
+		return locks
+	}, func(at operator) {
+		at.awaitWaiters("migration", 20)
+		at.awaitNames(map[string]int{"lockstep wake-ups": 20})
+	})
+}
+
+// Through database/sql each program has a name of its own. The test runs beside no other test of this package:
+// an attempt that has no answer for two seconds is followed by one on another connection, which is no fault.
+func TestTwentyProgramsThatPollHaveOneConnectionEach(t *testing.T) {
+	want := map[string]int{}
+	twentyMigrate(t, func(i int, dsn string) *locker.Client {
+		name := fmt.Sprint("program", i)
+		want[name] = 1
+		db, err := sql.Open("pgx", dsn+" application_name="+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		db.SetMaxIdleConns(1) // one that was opened beside the first does not stay
+		return locker.New(single.New(sqlstore.NewPostgreSQL(db)), locker.WithTTL(30*time.Second))
+	}, func(at operator) { at.awaitNames(want) })
+}
+
+// twentyMigrate starts twenty programs at once, each of which waits for one migration, on a server with 30
+// connections. The migration opens a connection too, as in a service. wait returns when all wait.
+func twentyMigrate(t *testing.T, open func(i int, dsn string) *locker.Client, wait func(operator)) {
+	t.Helper()
 	const programs, slots = 20, 30
 	server := pgtest.Start(t, withSlots(slots)...)
 	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	operator.ask("SELECT set_config('application_name', 'operator', false)", new(string))
+	at := watchOver(t, server)
 	holder, _ := program(t, server.DSN()+" application_name="+holderName)
 	first := lock(t, holder, "migration")
 	var all sync.WaitGroup
 	var migrations atomic.Int64
-	for range programs {
-		locks, _ := program(t, server.DSN())
+	for i := range programs {
+		locks := open(i, server.DSN())
 		all.Go(func() {
 			err := locks.Do(t.Context(), "migration", func(ctx context.Context, _ *locker.Lock) error {
 				c, err := pgx.Connect(ctx, server.DSN())
@@ -210,8 +237,7 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 			migrations.Add(1)
 		})
 	}
-	operator.awaitWaiters("migration", programs)
-	operator.awaitNames(map[string]int{"lockstep wake-ups": programs})
+	wait(at)
 	unlock(t, first)
 	all.Wait()
 	if n := migrations.Load(); n != programs {
@@ -451,52 +477,4 @@ func TestAProgramThatPollsHasOneConnection(t *testing.T) {
 		}
 	})
 	unlock(t, first)
-}
-
-// It is TestAProgramThatWaitsHasOneConnection through database/sql, where each program has a name of its own. It
-// runs beside no other test of this package: an attempt that has no answer for two seconds is followed by one on
-// another connection, which is no fault.
-func TestTwentyProgramsThatPollHaveOneConnectionEach(t *testing.T) {
-	const programs, slots = 20, 30
-	server := pgtest.Start(t, withSlots(slots)...)
-	install(t, server.DSN()).Close()
-	operator := watchOver(t, server)
-	holder, _ := program(t, server.DSN()+" application_name="+holderName)
-	first := lock(t, holder, "migration")
-	var all sync.WaitGroup
-	var migrations atomic.Int64
-	want := map[string]int{}
-	for i := range programs {
-		name := fmt.Sprint("program", i)
-		want[name] = 1
-		db, err := sql.Open("pgx", server.DSN()+" application_name="+name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = db.Close() })
-		db.SetMaxIdleConns(1) // one that was opened beside the first does not stay
-		locks := locker.New(single.New(sqlstore.NewPostgreSQL(db)), locker.WithTTL(30*time.Second))
-		all.Go(func() {
-			err := locks.Do(t.Context(), "migration", func(ctx context.Context, _ *locker.Lock) error {
-				c, err := pgx.Connect(ctx, server.DSN())
-				if err != nil {
-					return fmt.Errorf("migrate: %w", err)
-				}
-				defer func() { _ = c.Close(ctx) }()
-				_, err = c.Exec(ctx, "SELECT pg_sleep(0.05)")
-				return err
-			}, locker.WithWait(2*patience))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			migrations.Add(1)
-		})
-	}
-	operator.awaitNames(want)
-	unlock(t, first)
-	all.Wait()
-	if n := migrations.Load(); n != programs {
-		t.Errorf("%d of %d migrations succeeded", n, programs)
-	}
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"github.com/lockstep-go/lockstep/internal/turns"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
+	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
 // Anyone may publish on the channel of a store.

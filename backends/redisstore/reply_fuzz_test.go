@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"github.com/lockstep-go/lockstep/internal/turns"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/info"
+	"github.com/lockstep-go/lockstep/internal/turns"
 )
 
 // replyFrom makes a reply of bytes: their first says which, and every reply can be made.

@@ -71,15 +71,15 @@ func (s *PostgreSQL) WatchQueued(ctx context.Context, key, waiter string, wake f
 
 // quit removes a waiter from the queue. If that fails, the waiter costs the others one reservation.
 func (s *PostgreSQL) quit(key, waiter string) {
-	s.behind("SELECT lockstep.quit($1,$2,$3)", s.key(key), waiter, reservation)
+	_ = s.behind("SELECT lockstep.quit($1,$2,$3)", s.key(key), waiter, reservation)
 }
 
 // behind runs a statement for which nobody waits, and whose failure costs a waiter some time.
-func (s *PostgreSQL) behind(statement string, args ...any) {
+func (s *PostgreSQL) behind(statement string, args ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), behindLimit)
 	defer cancel()
 	var ok bool
-	_ = s.exec.Row(ctx, statement, args, &ok)
+	return s.exec.Row(ctx, statement, args, &ok)
 }
 
 const behindLimit = 5 * time.Second

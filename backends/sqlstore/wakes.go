@@ -23,9 +23,9 @@ type Listener interface {
 	Serves() bool
 }
 
-// wakes hears for the waiters of a store, while there are any. When the channel is open, it sends a
-// message to itself by the way that releases take. Behind a pooler that gives each transaction another
-// connection, that message does not come, nor would any other: then waiters poll.
+// wakes hears for the waiters of a store, while there are any. When the channel is open, it sends messages
+// to itself by the way that releases take. Behind a pooler that gives each transaction another connection,
+// none of these comes, nor would any other: then waiters poll.
 type wakes struct {
 	store  *PostgreSQL
 	listen Listener
@@ -44,7 +44,8 @@ type wakes struct {
 type watcher struct{ wake func() }
 
 const (
-	probeLimit     = 2 * time.Second
+	probes         = 2           // messages to itself that the database takes
+	probeLimit     = time.Second // for one to come, and four times as long as the database took to take it
 	firstReconnect = 10 * time.Millisecond
 	maxReconnect   = time.Second
 )
@@ -137,17 +138,20 @@ func (w *wakes) run(ctx context.Context) {
 func (w *wakes) session(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	probed := time.AfterFunc(probeLimit, func() { end(errNoProbe) })
-	probed.Stop()
-	defer probed.Stop()
+	came := make(chan struct{})
+	arrived := sync.OnceFunc(func() {
+		close(came)
+		w.open(ctx)
+	})
 	err := w.listen.Listen(ctx, w.store.channel, func() {
-		probed.Reset(probeLimit)
-		go w.store.behind("SELECT pg_notify($1, 'p') IS NOT NULL", w.store.channel)
+		go func() {
+			if !w.probe(ctx, came) {
+				end(errNoProbe)
+			}
+		}()
 	}, func(message string) {
 		if message == "p" {
-			if probed.Stop() {
-				w.open(ctx)
-			}
+			arrived()
 			return
 		}
 		w.heard(message)
@@ -156,6 +160,31 @@ func (w *wakes) session(ctx context.Context) error {
 		return cause
 	}
 	return explain(ctx, err)
+}
+
+// probe is false if messages that the database has taken do not come. That a machine is busy, a server is far
+// or a pool is used up makes a message late, and is no reason to poll for the rest of the wait.
+func (w *wakes) probe(ctx context.Context, came <-chan struct{}) bool {
+	for taken := 0; taken < probes; {
+		began := time.Now()
+		err := w.store.behind("SELECT pg_notify($1, 'p') IS NOT NULL", w.store.channel)
+		wait := maxReconnect
+		switch {
+		case err == nil:
+			taken++
+			wait = probeLimit + 4*time.Since(began)
+		case backends.Permanent(w.store.explain(ctx, err)):
+			return false
+		}
+		select {
+		case <-came:
+			return true
+		case <-ctx.Done():
+			return true
+		case <-time.After(wait):
+		}
+	}
+	return false
 }
 
 var errNoProbe = fmt.Errorf("a message that was sent through the pool did not come to the listener, "+
@@ -242,7 +271,7 @@ func (w *wakes) again(key string) {
 	watched := len(w.watchers[key]) > 0
 	w.mu.Unlock()
 	if watched {
-		w.store.behind("SELECT lockstep.watch($1,$2)", w.store.key(key), w.store.channel)
+		_ = w.store.behind("SELECT lockstep.watch($1,$2)", w.store.key(key), w.store.channel)
 	}
 	w.mu.Lock()
 	var all []func()
@@ -261,7 +290,7 @@ func (w *wakes) again(key string) {
 // forget ends the registration of a key that nobody watches any more. If somebody has come back
 // meanwhile, the key is registered again, since the two statements may have crossed.
 func (w *wakes) forget(key string) {
-	w.store.behind("SELECT lockstep.unwatch($1,$2)", w.store.key(key), w.store.channel)
+	_ = w.store.behind("SELECT lockstep.unwatch($1,$2)", w.store.key(key), w.store.channel)
 	w.mu.Lock()
 	back := len(w.watchers[key]) > 0
 	w.mu.Unlock()

@@ -3,10 +3,13 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // silent is a pool without a connection.
@@ -117,4 +120,96 @@ func TestAConnectionThatServesCallsStaysUntilTheLockIsReleased(t *testing.T) {
 			t.Error("something is looked after although nobody waits and no lock is held")
 		}
 	})
+}
+
+// notified is a pool whose messages a listener hears. What a store sends to itself meets what each test sets.
+type notified struct {
+	Pool
+	none    time.Duration // there is no connection for so long
+	slow    time.Duration // the database answers so late
+	deaf    int           // so many messages do not come; negative: none comes
+	refused error         // the database takes none
+
+	began time.Time
+	sent  int
+	came  chan string
+}
+
+func (n *notified) Room() bool                         { return true }
+func (n *notified) Max() (connections int, _ string)   { return 0, "" }
+func (n *notified) Close()                             {}
+func (n *notified) Serves() bool                       { return false }
+func (n *notified) Open(context.Context) (Conn, error) { return n, nil }
+
+func (n *notified) Acquire(context.Context) (Conn, error) {
+	if time.Since(n.began) < n.none {
+		return nil, errors.New("the pool is used up")
+	}
+	return n, nil
+}
+
+func (n *notified) Row(ctx context.Context, statement string, _ []any, dest ...any) error {
+	if !strings.Contains(statement, "pg_notify") {
+		return nil
+	}
+	select {
+	case <-time.After(n.slow):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if n.refused != nil {
+		return n.refused
+	}
+	if n.sent++; n.deaf >= 0 && n.sent > n.deaf {
+		n.came <- "p"
+	}
+	return nil
+}
+
+func (n *notified) Listen(ctx context.Context, _ string, active func(), heard func(string)) error {
+	active()
+	for {
+		select {
+		case m := <-n.came:
+			heard(m)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Waiters poll only if messages that the database has taken do not come. Else they would go on to poll for
+// as long as one of them waits, outside the queue.
+func TestALateMessageIsNoReasonToPoll(t *testing.T) {
+	for name, c := range map[string]struct {
+		notified
+		polls bool
+		after time.Duration
+	}{
+		"a server at hand":                  {notified{}, false, 0},
+		"a database that answers after 4 s": {notified{slow: 4 * time.Second}, false, 4 * time.Second},
+		"no connection for a minute":        {notified{none: time.Minute}, false, time.Minute},
+		"a message that is lost":            {notified{deaf: 1}, false, time.Second},
+		"messages that never come":          {notified{deaf: -1}, true, 2 * time.Second},
+		"a permission that is missing":      {notified{refused: backends.Invalidf("permission denied")}, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &c.notified
+				n.began, n.came = time.Now(), make(chan string, 1)
+				s := PostgreSQLOver(n, n)
+				leave, err := s.wakes.join(t.Context())
+				if polls := errors.Is(err, errors.ErrUnsupported); polls != c.polls || err != nil && !polls {
+					t.Errorf("join = %v; want it to poll: %v", err, c.polls)
+				}
+				if took := time.Since(n.began); took != c.after {
+					t.Errorf("it took %v; want %v", took, c.after)
+				}
+				if err == nil {
+					leave()
+				}
+				time.Sleep(time.Minute) // until each goroutine has ended
+			})
+		})
+	}
 }

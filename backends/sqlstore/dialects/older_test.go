@@ -240,7 +240,7 @@ func (p oldProgram) leave(key, token string) bool {
 	}, nothing)
 }
 
-// sweep is that of the old program, which judges a key twice.
+// sweep is that of the old program: it selects the keys that are old, and each DELETE asks again whether they are.
 func (p oldProgram) sweep() (removed []string) {
 	p.t.Helper()
 	found, err := p.db.QueryContext(p.t.Context(), p.statements["old"])
