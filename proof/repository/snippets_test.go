@@ -22,7 +22,7 @@ import (
 // packages are the packages that snippets may use without an import, by name.
 var packages = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "json": "encoding/json", "log": "log", "slog": "log/slog", "time": "time", "tls": "crypto/tls",
-	"os": "os", "x509": "crypto/x509", "testing": "testing", "synctest": "testing/synctest", "http": "net/http",
+	"os": "os", "x509": "crypto/x509", "testing": "testing", "synctest": "testing/synctest", "http": "net/http", "sql": "database/sql",
 	"locker":      module + "/locker",
 	"lockertest":  module + "/locker/lockertest",
 	"backends":    module + "/backends",
