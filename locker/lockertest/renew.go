@@ -97,7 +97,16 @@ var renewSentences = []sentence{
 		release := x.stall(Extend)
 		_ = x.lost(l) // for any reason
 		x.eventually("the lock is free", func() bool { return !x.beneath.Holds(l.Key()) })
-		next := x.grant(l.Key(), x.short)
+		var next grant
+		x.eventually("the lock is granted", func() bool {
+			req, began := x.request(l.Key(), x.short), time.Now()
+			lease, err := x.locker.Acquire(x.Context(), req)
+			if err != nil && x.Bubble { // else a renewal from before the fault may arrive only now, and a stamp holds the lock again
+				x.Fatalf("Acquire: %v; want it granted", err)
+			}
+			next = grant{lease, req.TTL, began, time.Now()}
+			return err == nil
+		})
 		release()
 		x.livesUntil(next.Lease)
 	}},
