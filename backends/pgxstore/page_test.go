@@ -45,7 +45,7 @@ func goRun(t *testing.T, source string, args ...string) string {
 	}
 	out, err := exec.CommandContext(t.Context(), "go", append([]string{"run", file}, args...)...).CombinedOutput()
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, out)
 	}
 	return string(out)
 }

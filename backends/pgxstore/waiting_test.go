@@ -184,8 +184,8 @@ func TestAProgramThatWaitsHasOneConnection(t *testing.T) {
 		locks, _ := program(t, dsn)
 		return locks
 	}, func(at operator) {
-		at.awaitWaiters("migration", 20)
-		at.awaitNames(map[string]int{"lockstep wake-ups": 20})
+		at.awaitWaiters("migration", migrating)
+		at.awaitNames(map[string]int{"lockstep wake-ups": migrating})
 	})
 }
 
@@ -206,19 +206,20 @@ func TestTwentyProgramsThatPollHaveOneConnectionEach(t *testing.T) {
 	}, func(at operator) { at.awaitNames(want) })
 }
 
+const migrating = 20 // programs
+
 // twentyMigrate starts twenty programs at once, each of which waits for one migration, on a server with 30
 // connections. The migration opens a connection too, as in a service. wait returns when all wait.
 func twentyMigrate(t *testing.T, open func(i int, dsn string) *locker.Client, wait func(operator)) {
 	t.Helper()
-	const programs, slots = 20, 30
-	server := pgtest.Start(t, withSlots(slots)...)
+	server := pgtest.Start(t, withSlots(30)...)
 	install(t, server.DSN()).Close()
 	at := watchOver(t, server)
 	holder, _ := program(t, server.DSN()+" application_name="+holderName)
 	first := lock(t, holder, "migration")
 	var all sync.WaitGroup
 	var migrations atomic.Int64
-	for i := range programs {
+	for i := range migrating {
 		locks := open(i, server.DSN())
 		all.Go(func() {
 			err := locks.Do(t.Context(), "migration", func(ctx context.Context, _ *locker.Lock) error {
@@ -240,8 +241,8 @@ func twentyMigrate(t *testing.T, open func(i int, dsn string) *locker.Client, wa
 	wait(at)
 	unlock(t, first)
 	all.Wait()
-	if n := migrations.Load(); n != programs {
-		t.Errorf("%d of %d migrations succeeded", n, programs)
+	if n := migrations.Load(); n != migrating {
+		t.Errorf("%d of %d migrations succeeded", n, migrating)
 	}
 }
 

@@ -43,14 +43,24 @@ func (e executor) Clustered() bool { return e.cluster }
 
 func (e executor) Do(ctx context.Context, args ...any) (any, error) { return e.Once(ctx, args...) }
 
-// Once needs no more: rueidis repeats only what is marked as read-only or retryable.
+// Once needs no more: rueidis repeats only what is marked as read-only or retryable. Calls share the dial of
+// the first one, and fail with it when its ctx ends. They dial again, as nothing was sent.
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	reply, err := e.send(ctx, args)
+	for range maxAbandoned {
+		if !errors.Is(err, errAbandoned) || driver.Ended(ctx) != nil {
+			break
+		}
+		reply, err = e.send(ctx, args)
+	}
 	if err != nil && driver.IsDemoted(err) && !e.cluster {
 		return e.elsewhere(ctx, args, err)
 	}
 	return reply, err
 }
+
+// maxAbandoned is how many further dials a call takes part in.
+const maxAbandoned = 3
 
 // elsewhere repeats a command that was not done because the server is a replica. All calls share
 // one connection, so the first that gets the right to it ends it, and the others find the next one.
@@ -315,9 +325,11 @@ func (e executor) translate(ctx context.Context, err error) error {
 		e.closed.Store(true)
 		err = driver.Kind("closed", false, err)
 	// What is left of these is not ours: the call that was connecting has ended, or the connection
-	// took too long.
+	// took too long. No connection that is open fails with Canceled.
 	case !ended && errors.Is(err, context.Canceled):
-		err = driver.Kind("abandoned", backends.Unsent(err), errAbandoned)
+		err = driver.Kind("abandoned", true, errAbandoned)
+	case errors.Is(err, client.ErrNoCache): // the server refused CLIENT TRACKING
+		err = driver.Connecting(err)
 	case backends.Unsent(err): // the error of a dial says more than errSlow
 	case !ended && errors.Is(err, context.DeadlineExceeded):
 		err = errSlow

@@ -2,14 +2,18 @@ package rueidisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
 	"reflect"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/embedded"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
@@ -134,6 +138,92 @@ func TestADeadlineDoesNotBreakTheConnectionForOthers(t *testing.T) {
 	others.Wait()
 }
 
+// Calls share a dial. When the ctx of the call that dials ends, the others dial anew.
+func TestADialThatAnotherCallGivesUpIsTriedAgain(t *testing.T) {
+	for name, call := range map[string]func(context.Context, executor) error{
+		"Once": func(ctx context.Context, e executor) error {
+			_, err := e.Once(ctx, "SET", "a", "token")
+			return err
+		},
+		"OnceAll": func(ctx context.Context, e executor) error {
+			all := []*driver.Command{{Args: []any{"SET", "a", "token"}}, {Args: []any{"SET", "b", "token"}}}
+			pipeliner{e}.OnceAll(ctx, all)
+			for _, c := range all {
+				if c.Alone && ctx.Err() == nil { // as the lane does
+					_, c.Err = e.Once(ctx, c.Args...)
+				}
+			}
+			return errors.Join(all[0].Err, all[1].Err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := embedded.New()
+				t.Cleanup(server.Close)
+				dials := 0
+				o := at("127.0.0.1:1")
+				o.ForceSingleClient, o.DisableCache = true, true
+				o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					switch dials++; dials {
+					case 1: // of NewClient
+						return nil, errors.New("refused")
+					case 2:
+						<-ctx.Done()
+						return nil, ctx.Err() // as the handshake of TLS does
+					}
+					return server.Dial(ctx, "tcp", addr)
+				}
+				c, err := client.NewClient(o)
+				if c == nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(c.Close)
+				e := newExecutor(c)
+				first, end := context.WithCancel(t.Context())
+				var calls sync.WaitGroup
+				calls.Go(func() {
+					if err := call(first, e); !errors.Is(err, context.Canceled) {
+						t.Errorf("the call that dials: %v", err)
+					}
+				})
+				synctest.Wait()
+				for range 3 {
+					calls.Go(func() {
+						if err := call(t.Context(), e); err != nil {
+							t.Errorf("a call that shares the dial: %v", err)
+						}
+					})
+				}
+				synctest.Wait()
+				end()
+				calls.Wait()
+				if dials != 3 {
+					t.Errorf("%d dials; want 3", dials)
+				}
+			})
+		})
+	}
+}
+
+func TestACacheThatTheServerDoesNotKnowKeepsCallsFromBeingSent(t *testing.T) {
+	server := embedded.New()
+	t.Cleanup(server.Close)
+	c, err := client.NewClient(client.ClientOption{
+		InitAddress: []string{"127.0.0.1:1"}, ForceSingleClient: true,
+		DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return server.Dial(ctx, "tcp", addr)
+		},
+	})
+	if c == nil || err == nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	_, err = newExecutor(c).Once(t.Context(), "SET", "a", "token")
+	if !errors.Is(err, client.ErrNoCache) || !backends.Unsent(err) {
+		t.Errorf("Once = %v; not done is %v", err, backends.Unsent(err))
+	}
+}
+
 func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {
 	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
@@ -150,6 +240,9 @@ func TestErrorsOfOthersAreNotTakenForTheEndOfACtx(t *testing.T) {
 		err := (executor{state: new(state), cluster: true, slot: -1}).translate(t.Context(), foreign)
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 			t.Errorf("of another's ctx: %v", err)
+		}
+		if notDone := backends.Unsent(err); notDone != errors.Is(foreign, context.Canceled) {
+			t.Errorf("%v: not done is %v", err, notDone)
 		}
 		wait := net.Error(nil)
 		if errors.Is(foreign, context.DeadlineExceeded) != (errors.As(err, &wait) && wait.Timeout()) {

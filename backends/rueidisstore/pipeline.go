@@ -2,6 +2,7 @@ package rueidisstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	client "github.com/redis/rueidis"
@@ -50,7 +51,7 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 		e.Note(c.Err)
 		if c.Err != nil {
 			c.Err = e.translate(ctx, c.Err)
-			c.Alone = driver.IsDemoted(c.Err) // finds the way to another server
+			c.Alone = driver.IsDemoted(c.Err) || errors.Is(c.Err, errAbandoned) // so that Once finds the way
 		}
 	}
 }
