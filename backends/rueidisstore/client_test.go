@@ -216,7 +216,7 @@ func TestOpenIsForOneServerAndSendsNothingTwice(t *testing.T) {
 // patience is how long a test waits for what must happen on any machine.
 const patience = 20 * time.Second
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -24,7 +24,7 @@ type executor struct {
 // state is shared by the copies of an executor.
 type state struct {
 	driver.Heard
-	first     first
+	first     *first        // to the only server
 	nodes     nodes         // of a cluster
 	closed    atomic.Bool   // the client has said that it is closed
 	demoted   chan struct{} // holds one value: the right to look for another server
@@ -32,9 +32,13 @@ type state struct {
 }
 
 func newExecutor(c client.Client) executor {
-	now := time.Now()
-	s := &state{first: first{since: now}, nodes: nodes{born: now}, demoted: make(chan struct{}, 1)}
-	return executor{c, c.Mode() == client.ClientModeCluster, -1, s}
+	s := &state{nodes: nodes{born: time.Now()}, demoted: make(chan struct{}, 1)}
+	e := executor{c, c.Mode() == client.ClientModeCluster, -1, s}
+	s.first = newFirst(func() client.Client { return c }, e.addr)
+	if e.cluster {
+		e.learn(oldAfter)
+	}
+	return e
 }
 
 // Clustered tells the family that a message may be heard on another node than the one that it was
@@ -73,7 +77,7 @@ func (e executor) elsewhere(ctx context.Context, args []any, err error) (any, er
 		return nil, err
 	}
 	reply, err := e.send(ctx, args)
-	if err == nil || !driver.IsDemoted(err) || time.Since(e.connected) < reconnectEvery || e.doubtful() {
+	if err == nil || !driver.IsDemoted(err) || time.Since(e.connected) < reconnectEvery || e.first.doubtful() {
 		return reply, err
 	}
 	e.connected = time.Now()
@@ -98,11 +102,6 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 		if key, ok := firstKey(args); ok {
 			cmd = cmd.SetSlot(key)
 			e.slot = int(cmd.Slot())
-			if node := e.nodes.at(cmd.Slot()); driver.Grants(args) && e.nodes.isIdle(node) {
-				if err := e.test(ctx, key); err != nil {
-					return nil, err
-				}
-			}
 		}
 		e.learn(oldAfter)
 	}
@@ -112,7 +111,9 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 		return err
 	})
 	e.Note(err)
-	e.heard(err)
+	if e.cluster && !isAnswer(err) {
+		e.learn(soonest)
+	}
 	if err != nil {
 		return nil, e.translate(ctx, err)
 	}
@@ -144,10 +145,10 @@ func (e executor) closing(ctx context.Context) error {
 // addr is the address of the server, as far as the client tells it.
 func (e executor) addr() string {
 	if e.cluster {
-		if e.slot < 0 {
-			return ""
+		if f := e.nodes.at(e.slot); f != nil {
+			return f.addr()
 		}
-		return e.nodes.at(uint16(e.slot)).addr
+		return ""
 	}
 	nodes := e.client.Nodes()
 	for addr := range nodes {

@@ -275,31 +275,35 @@ func TestSlotsAreReadFromTheReplyOfANode(t *testing.T) {
 	at := func(host any, port int64) []any { return []any{host, port, "id"} }
 	for name, c := range map[string]struct {
 		reply any
-		want  map[uint16]string // nil: nothing is told
+		want  map[int]string // nil: nothing is told
 	}{
 		"two nodes": {
 			[]any{[]any{int64(0), int64(99), at("a", 1), at("replica", 2)}, []any{int64(100), int64(16383), at("::1", 3)}},
-			map[uint16]string{0: "a:1", 99: "a:1", 100: "[::1]:3", 16383: "[::1]:3"},
+			map[int]string{0: "a:1", 99: "a:1", 100: "[::1]:3", 16383: "[::1]:3"},
 		},
-		"itself":     {[]any{[]any{int64(5), int64(6), at("", 1)}}, map[uint16]string{4: "", 5: "asked:1", 7: ""}},
-		"no name":    {[]any{[]any{int64(5), int64(6), at(nil, 1)}}, map[uint16]string{5: "asked:1"}},
+		"itself":     {[]any{[]any{int64(5), int64(6), at("", 1)}}, map[int]string{4: "", 5: "asked:1", 7: ""}},
+		"no name":    {[]any{[]any{int64(5), int64(6), at(nil, 1)}}, map[int]string{5: "asked:1"}},
 		"too far":    {[]any{[]any{int64(5), int64(16384), at("a", 1)}}, nil},
 		"too little": {[]any{[]any{int64(5), int64(6)}, "text", []any{int64(-1), int64(6), at("a", 1)}}, nil},
 		"refused":    {nil, nil},
 	} {
-		n := new(nodes)
-		all := n.read("asked:9", c.reply)
+		e := executor{state: new(state)}
+		all := e.read("asked:9", c.reply)
 		if (all == nil) != (c.want == nil) {
 			t.Errorf("%s: %v", name, all)
 			continue
 		}
-		n.bySlot.Store(all)
+		e.nodes.bySlot.Store(all)
 		for slot, want := range c.want {
-			if got := n.at(slot).addr; got != want {
+			got := ""
+			if f := e.nodes.at(slot); f != nil {
+				got = f.addr()
+			}
+			if got != want {
 				t.Errorf("%s: slot %d is on %q; want %q", name, slot, got, want)
 			}
 		}
-		if all != nil && n.read("asked:9", c.reply)[5] != all[5] {
+		if all != nil && e.read("asked:9", c.reply)[5] != all[5] {
 			t.Errorf("%s: it is forgotten when the node was heard", name)
 		}
 	}

@@ -1,6 +1,7 @@
 package rueidisstore_test
 
 import (
+	"context"
 	"net"
 	"strings"
 	"testing"
@@ -10,12 +11,13 @@ import (
 	"github.com/lockstep-go/lockstep/backends/rueidisstore"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/proof/redistest"
+	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/lockstep-go/lockstep/strategies/single"
 	client "github.com/redis/rueidis"
 )
 
 // behindRelays is a client of a cluster with two masters, the relay before each, and a key on each.
-func behindRelays(t *testing.T, set func(*client.ClientOption)) (c client.Client, relays []*redistest.Proxy, keys []string) {
+func behindRelays(t testing.TB, set func(*client.ClientOption)) (c client.Client, relays []*redistest.Proxy, keys []string) {
 	cluster := redistest.StartCluster(t, 2, 0)
 	o := options()
 	for _, s := range cluster.Masters() {
@@ -64,6 +66,37 @@ func TestAnErrorFromAClusterTellsTheNode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Calls to one node go over a second connection while the first is silent, and rueidis does not find it.
+func TestASilentConnectionToANodeOfAClusterLosesNoLock(t *testing.T) {
+	t.Parallel()
+	trial.WhileBusy(t, 6*time.Second, func(take testing.TB, ttl time.Duration) {
+		c, relays, keys := behindRelays(take, func(o *client.ClientOption) { o.ConnWriteTimeout = 10 * time.Minute })
+		locks := locker.New(single.New(rueidisstore.New(c)), locker.WithTTL(ttl))
+		held, err := locks.TryLock(take.Context(), keys[1])
+		if err != nil {
+			take.Fatal(err)
+		}
+		relays[1].Forsake()
+		select {
+		case <-held.Context().Done():
+			take.Fatalf("the lock was lost: %v", context.Cause(held.Context()))
+		case <-time.After(3 * ttl):
+		}
+		for _, key := range []string{keys[0], "{" + keys[1] + "}"} { // one on each node
+			l, err := locks.TryLock(take.Context(), key)
+			if err != nil {
+				take.Fatalf("TryLock(%q) = %v", key, err)
+			}
+			if err := l.Unlock(take.Context()); err != nil {
+				take.Fatalf("Unlock = %v", err)
+			}
+		}
+		if err := held.Unlock(take.Context()); err != nil {
+			take.Fatalf("Unlock = %v", err)
+		}
+	})
 }
 
 // Each node is tested, also if another one was in use all the time.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
+	client "github.com/redis/rueidis"
 )
 
 const (
@@ -17,47 +17,34 @@ const (
 	asks     = 4           // nodes that are asked for the slots at once
 )
 
-// nodes is which node of a cluster has which slot: rueidis does not tell. The store asks beside a call, and no
-// call waits for the answer. So it may be out of date. Only the texts of errors depend on it, and which idle
-// connection is tested.
+// nodes is which node of a cluster has which slot: rueidis does not tell. The store asks when it is made and
+// beside a call, and no call waits for the answer. So it may be out of date. Only the texts of errors depend on
+// it, and which connection is in doubt.
 type nodes struct {
-	born    time.Time
-	asked   atomic.Int64 // when, since born
-	bySlot  atomic.Pointer[[slots]*node]
-	unknown node // stands for all while nothing is known
+	born   time.Time
+	asked  atomic.Int64 // when, since born
+	bySlot atomic.Pointer[[slots]*first]
 }
 
-type node struct {
-	addr  string
-	heard atomic.Int64 // when it answered last, since born
-}
-
-func (n *nodes) now() int64 { return int64(time.Since(n.born)) + 1 }
-
-func (n *nodes) at(slot uint16) *node {
-	if all := n.bySlot.Load(); all != nil && all[slot] != nil {
+// at returns nil if the node is not known.
+func (n *nodes) at(slot int) *first {
+	if all := n.bySlot.Load(); all != nil && slot >= 0 {
 		return all[slot]
 	}
-	return &n.unknown
+	return nil
 }
 
-// isIdle tells that a node has answered nothing for so long that it is tested before a grant.
-func (n *nodes) isIdle(at *node) bool { return n.now()-at.heard.Load() >= int64(idle) }
-
-// heard notes how a call over the connection that all calls to a node share has ended.
-func (e executor) heard(err error) {
-	switch {
-	case !e.cluster:
-	case !isAnswer(err):
-		e.learn(soonest)
-	case e.slot >= 0:
-		e.nodes.at(uint16(e.slot)).heard.Store(e.nodes.now())
+// shared is the connection that all calls to a server share, or nil if the node is not known.
+func (e executor) shared() *first {
+	if e.cluster {
+		return e.nodes.at(e.slot)
 	}
+	return e.first
 }
 
 // learn asks for the slots in the background if what is known of them is older than that.
 func (e executor) learn(than time.Duration) {
-	last, now := e.nodes.asked.Load(), e.nodes.now()
+	last, now := e.nodes.asked.Load(), int64(time.Since(e.nodes.born))+1
 	if (last == 0 || now-last >= int64(than)) && e.nodes.asked.CompareAndSwap(last, now) {
 		go e.ask()
 	}
@@ -66,7 +53,7 @@ func (e executor) learn(than time.Duration) {
 func (e executor) ask() {
 	ctx, cancel := context.WithTimeout(context.Background(), silence)
 	defer cancel()
-	replies := make(chan *[slots]*node, asks)
+	replies := make(chan *[slots]*first, asks)
 	asked := 0
 	for addr, c := range e.client.Nodes() {
 		if asked++; asked > asks {
@@ -74,7 +61,7 @@ func (e executor) ask() {
 		}
 		go func() {
 			reply, _ := decode(c.Do(pipelined(ctx), command(c, []any{"CLUSTER", "SLOTS"})))
-			replies <- e.nodes.read(addr, reply)
+			replies <- e.read(addr, reply)
 		}()
 	}
 	for range min(asked, asks) {
@@ -86,19 +73,19 @@ func (e executor) ask() {
 }
 
 // read returns nil for a reply that tells nothing. The node at asked has sent it.
-func (n *nodes) read(asked string, reply any) *[slots]*node {
+func (e executor) read(asked string, reply any) *[slots]*first {
 	ranges, _ := reply.([]any)
-	var all [slots]*node
-	known := map[string]*node{}
+	var all [slots]*first
+	known := map[string]*first{}
 	for _, one := range ranges {
 		fields, _ := one.([]any)
 		if len(fields) < 3 {
 			continue
 		}
-		first, ok := fields[0].(int64)
-		last, isInt := fields[1].(int64)
+		from, ok := fields[0].(int64)
+		to, isInt := fields[1].(int64)
 		master, _ := fields[2].([]any)
-		if !ok || !isInt || first < 0 || last >= slots || len(master) < 2 {
+		if !ok || !isInt || from < 0 || to >= slots || len(master) < 2 {
 			continue
 		}
 		host, _ := master[0].(string)
@@ -107,10 +94,10 @@ func (n *nodes) read(asked string, reply any) *[slots]*node {
 		}
 		port, _ := master[1].(int64)
 		addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
-		for slot := first; slot <= last; slot++ {
+		for slot := from; slot <= to; slot++ {
 			if known[addr] == nil {
-				known[addr] = &node{addr: addr}
-				if before := n.at(uint16(slot)); before.addr == addr {
+				known[addr] = newFirst(func() client.Client { return e.client.Nodes()[addr] }, func() string { return addr })
+				if before := e.nodes.at(int(slot)); before != nil && before.addr() == addr {
 					known[addr] = before
 				}
 			}
@@ -121,20 +108,4 @@ func (n *nodes) read(asked string, reply any) *[slots]*node {
 		return nil
 	}
 	return &all
-}
-
-// test asks the node that a grant goes to, which was idle: a load balancer may have forgotten the connection,
-// and the grant would end as unknown. The question is sent once more, over the next connection, when rueidis
-// has given the first one up.
-func (e executor) test(ctx context.Context, key string) (err error) {
-	for range 2 {
-		err = e.client.Do(pipelined(ctx), command(e.client, []any{"PING"}).SetSlot(key)).NonRedisError()
-		if err == nil || driver.Ended(ctx) != nil {
-			break
-		}
-	}
-	if err != nil {
-		return driver.NotSent(ctx, e.addr(), e.translate(ctx, err))
-	}
-	return nil
 }

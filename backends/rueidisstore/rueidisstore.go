@@ -35,12 +35,10 @@
 // is sent again when the first connection has answered or is given up. After a pause of seven seconds the
 // connection is tested before it is used.
 //
-// A store on a ClusterClient opens no second connection. It tests the connection to a node likewise, before a
-// grant: that is one round trip more. Set ConnWriteTimeout to 1 s: a connection that a load balancer or a NAT
-// has forgotten is given up after that, and the lock goes over the next one. With the default, 10 s, that lock
-// waits for as long, or ends as unknown after its TTL, 10 s by default too; and the locks held on that node
-// are lost. With WithReplicas or WithoutScripts it tests no connection. For the tests, and for the address in
-// an error, the store sends CLUSTER SLOTS beside a call once a minute, and after an error.
+// On a ClusterClient this holds for each node. To know them, and for the address in an error, the store sends
+// CLUSTER SLOTS when it is made, beside a call once a minute, and after an error. A call whose node is not
+// known goes over the first connection, and so do calls of a node that has lost a slot since a second one was
+// opened to it. With WithReplicas or WithoutScripts no connection is tested.
 //
 // # What is sent twice
 //

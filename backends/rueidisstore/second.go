@@ -20,15 +20,21 @@ const (
 	idle = 7 * time.Second
 )
 
-// A first is the connection that all calls share, until it falls silent. Then they go over a second one,
-// until the first answers or rueidis has given it up. A cluster's client does not tell which node a call
-// goes to, so its calls stay where they are.
+// A first is the connection to a server that all calls share, until it falls silent. Then they go over a second
+// one, until the first answers or rueidis has given it up.
 type first struct {
+	client func() client.Client // that leads to the server alone; nil: the server has left the cluster
+	addr   func() string
+
 	mu    sync.Mutex
 	calls int           // without an answer
 	since time.Time     // the last answer, or when the oldest call was sent that came after it
 	idle  time.Duration // before that call
 	doubt *doubt        // nil: it answers
+}
+
+func newFirst(c func() client.Client, addr func() string) *first {
+	return &first{client: c, addr: addr, since: time.Now()}
 }
 
 // A doubt is whether the first connection still answers.
@@ -46,27 +52,28 @@ type doubt struct {
 
 // over makes a call over one of the connections. While a second one is being opened, it waits.
 func (e executor) over(ctx context.Context, call func(client.CommandClient) error) (err error) {
-	if e.cluster {
+	f := e.shared()
+	if f == nil {
 		return call(e.client)
 	}
-	if d := e.doubted(); d != nil {
+	if d := f.doubted(); d != nil {
 		select {
 		case <-d.settled:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
-			return driver.NotSent(ctx, e.addr(), ctx.Err())
+			return driver.NotSent(ctx, f.addr(), ctx.Err())
 		}
 		if d.calls.TryRLock() { // else it is being closed
 			defer d.calls.RUnlock()
-			if d.second != nil && !d.broke.Load() && d.addr == e.addr() { // a Sentinel's client may know another master
+			if d.second != nil && !d.broke.Load() && d.addr == f.addr() { // a Sentinel's client may know another master
 				return d.call(ctx, call)
 			}
 		}
 	}
-	idle := e.first.before()
+	idle := f.before()
 	err = errGone
-	defer func() { err = e.after(ctx, err, idle) }()
+	defer func() { err = f.after(ctx, err, idle) }()
 	err = call(e.client)
 	return err
 }
@@ -77,7 +84,7 @@ var errGone = errors.New("the client library ended the call")
 func (d *doubt) call(ctx context.Context, call func(client.CommandClient) error) (err error) {
 	err = errGone
 	defer func() {
-		if !isAnswer(err) && ctx.Err() == nil || driver.IsDemoted(err) {
+		if !isAnswer(err) && ctx.Err() == nil || driver.IsDemoted(err) || isRedirect(err) {
 			d.broke.Store(true)
 		}
 	}()
@@ -86,6 +93,12 @@ func (d *doubt) call(ctx context.Context, call func(client.CommandClient) error)
 }
 
 func isAnswer(err error) bool { return err == nil || errors.As(err, new(*driver.ReplyError)) }
+
+// isRedirect tells that another node of the cluster has the key. The command was not done.
+func isRedirect(err error) bool {
+	reply, ok := errors.AsType[*driver.ReplyError](err)
+	return ok && (reply.Code() == "MOVED" || reply.Code() == "ASK")
+}
 
 // before tells for how long the connection was idle.
 func (f *first) before() time.Duration {
@@ -99,9 +112,8 @@ func (f *first) before() time.Duration {
 }
 
 // after begins a doubt if the ctx of a call has ended and nothing was answered.
-func (e executor) after(ctx context.Context, err error, idle time.Duration) error {
+func (f *first) after(ctx context.Context, err error, idle time.Duration) error {
 	left := !isAnswer(err) && ctx.Err() != nil
-	f := &e.first
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls--
@@ -111,7 +123,7 @@ func (e executor) after(ctx context.Context, err error, idle time.Duration) erro
 	}
 	if f.doubt == nil {
 		late := f.since.Add(silence)
-		e.begin(late, late)
+		f.begin(late, late)
 	}
 	return onTheWay{err, f.doubt.over}
 }
@@ -126,17 +138,16 @@ func (e onTheWay) Unwrap() error         { return e.error }
 func (e onTheWay) Late() context.Context { return e.over }
 
 // doubted returns the doubt for which a call must wait. There is one if nothing was answered for a while.
-func (e executor) doubted() *doubt {
-	f := &e.first
+func (f *first) doubted() *doubt {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	if f.doubt == nil {
 		switch quiet := now.Sub(f.since); {
 		case f.calls > 0 && quiet >= silence:
-			e.begin(now, now)
+			f.begin(now, now)
 		case f.calls == 0 && quiet >= idle:
-			e.begin(now, now.Add(silence))
+			f.begin(now, now.Add(silence))
 		}
 	}
 	if f.doubt == nil || now.Before(f.doubt.from) {
@@ -145,40 +156,42 @@ func (e executor) doubted() *doubt {
 	return f.doubt
 }
 
-func (e executor) doubtful() bool {
-	e.first.mu.Lock()
-	defer e.first.mu.Unlock()
-	return e.first.doubt != nil
+func (f *first) doubtful() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.doubt != nil
 }
 
 // begin asks the first connection. If it has not answered at late, a second one is opened.
-func (e executor) begin(from, late time.Time) {
+func (f *first) begin(from, late time.Time) {
 	d := &doubt{from: from, settled: make(chan struct{})}
 	d.over, d.end = context.WithCancel(context.Background())
-	e.first.doubt = d
-	go e.settle(d, late)
+	f.doubt = d
+	go f.settle(d, late)
 }
 
 // settle ends a doubt. Nothing but a PING is sent twice.
-func (e executor) settle(d *doubt, late time.Time) {
-	answered := make(chan struct{})
+func (f *first) settle(d *doubt, late time.Time) {
+	to, answered := f.client(), make(chan struct{})
 	go func() {
 		defer close(answered)
-		_ = ping(context.Background(), e.client)
+		if to != nil {
+			_ = ping(context.Background(), to)
+		}
 	}()
 	timer := time.NewTimer(time.Until(late))
 	defer timer.Stop()
 	select {
 	case <-answered:
 	case <-timer.C:
-		d.addr = e.addr()
-		d.second = e.open(answered)
+		d.addr = f.addr()
+		d.second = openSecond(to, answered)
 	}
 	close(d.settled)
 	<-answered
-	e.first.mu.Lock()
-	e.first.doubt, e.first.since, e.first.idle = nil, time.Now(), 0
-	e.first.mu.Unlock()
+	f.mu.Lock()
+	f.doubt, f.since, f.idle = nil, time.Now(), 0
+	f.mu.Unlock()
 	d.end()
 	d.calls.Lock() // after the last one
 	defer d.calls.Unlock()
@@ -188,14 +201,14 @@ func (e executor) settle(d *doubt, late time.Time) {
 	}
 }
 
-// open takes a connection out of the pool that answers. It returns nil if there is none, or when the first
+// openSecond takes a connection out of the pool that answers. It returns nil if there is none, or when the first
 // one has answered.
-func (e executor) open(answered <-chan struct{}) client.DedicatedClient {
+func openSecond(to client.Client, answered <-chan struct{}) client.DedicatedClient {
 	opened := make(chan client.DedicatedClient)
 	go func() {
-		second, wasIdle := e.answering(1)
+		second, wasIdle := answering(to, 1)
 		if second.c == nil && wasIdle {
-			second, _ = e.answering(tries)
+			second, _ = answering(to, tries)
 		}
 		select {
 		case opened <- second.c:
@@ -225,12 +238,12 @@ func (t taken) giveBack() {
 
 // answering takes n connections out of the pool, and returns the first that answers. wasIdle tells that one
 // without an answer was in the pool before: a new one would have been answered while it was opened.
-func (e executor) answering(n int) (_ taken, wasIdle bool) {
+func answering(to client.Client, n int) (_ taken, wasIdle bool) {
 	all, silent := make(chan taken, n), make(chan bool, n)
 	for range n {
 		go func() {
 			began := time.Now()
-			c, release := e.client.Dedicate()
+			c, release := to.Dedicate()
 			idle := time.Since(began) < silence
 			ctx, cancel := context.WithTimeout(context.Background(), silence)
 			defer cancel()
