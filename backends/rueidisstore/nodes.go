@@ -34,8 +34,8 @@ func (n *nodes) at(slot int) *first {
 	return nil
 }
 
-// shared is the connection that all calls to a server share, or nil if the node is not known.
-func (e executor) shared() *first {
+// firstConn is nil if the node is not known.
+func (e executor) firstConn() *first {
 	if e.cluster {
 		return e.nodes.at(e.slot)
 	}

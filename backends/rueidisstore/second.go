@@ -52,7 +52,7 @@ type doubt struct {
 
 // over makes a call over one of the connections. While a second one is being opened, it waits.
 func (e executor) over(ctx context.Context, call func(client.CommandClient) error) (err error) {
-	f := e.shared()
+	f := e.firstConn()
 	if f == nil {
 		return call(e.client)
 	}
