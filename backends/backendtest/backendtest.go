@@ -83,7 +83,8 @@ type HarnessFor[S, O any] struct {
 	NoLast bool
 
 	// Clock says that SetNXNumbered gives the store's time in µs since 1970, or the last number of
-	// SetNXFenced plus one. [RunFenced] then expects a [backends.NumberedStore].
+	// SetNXFenced plus one, and so do the other calls that number a grant. [RunFenced] then expects a
+	// [backends.NumberedStore].
 	Clock bool
 
 	// Beside returns the keys that the store writes beside key, such as its counter; nil: none. If

@@ -28,6 +28,12 @@ var ofFenced = suite[backends.FencedStore, Outside]{
 		if x.Clock {
 			x.numberings = append(x.numberings, byClock)
 		}
+		if !x.NoQueue {
+			x.queue, _ = store.(queue)
+		}
+		x.shared, _ = store.(backends.SharedStore)
+		x.transfers, _ = store.(backends.TransferStore)
+		x.holdTransfers, _ = store.(backends.SharedTransferStore)
 	},
 }
 
@@ -60,18 +66,42 @@ var countSentences = []sentence{
 var clockSentences = []sentence{
 	{"SetNXNumbered gives the time of the store in µs since 1970", func(x *fixture) {
 		key := x.key("k")
-		slack := time.Millisecond
-		if !x.Bubble {
-			slack = patience // the clock may be set meanwhile
-		}
 		for range 3 {
-			began := time.Now()
-			number := x.next(key, "mine", byClock, 0)
-			if at := time.UnixMicro(int64(number)); at.Before(began.Add(-slack)) || at.After(time.Now().Add(slack)) {
-				x.Fatalf("the number is %d, which means %v; now is %v", number, at.UTC(), time.Now().UTC())
-			}
+			x.wantNow("SetNXNumbered", func() (backends.Result, error) { return x.draw(key, "mine", x.long, byClock) })
 			x.remove(key, "mine")
 			time.Sleep(5 * time.Millisecond)
+		}
+	}},
+	{"waiters, holds and transfers are numbered by the time of the store too", func(x *fixture) {
+		if x.queue != nil {
+			for says, inOrder := range map[string]bool{"": false, " in order": true} {
+				w := x.newWaiter(x.key("waited for" + says))
+				x.grant(w.key, "before", x.long)
+				x.remove(w.key, "before")
+				x.wantNow("SetNXNumbered for a waiter"+says, func() (backends.Result, error) {
+					t := backends.Turn{Waiter: w.name, InOrder: inOrder}
+					return x.store.(backends.NumberedStore).SetNXNumbered(x.Context(), w.key, w.value(), x.long, t)
+				})
+			}
+		}
+		if x.shared != nil {
+			x.wantNow("Enter", func() (backends.Result, error) {
+				return x.shared.Enter(x.Context(), x.key("shared"), "mine", x.long, backends.Admission{Numbered: true})
+			})
+		}
+		if x.transfers != nil {
+			key := x.key("transfer")
+			x.grant(key, "old", x.long)
+			x.wantNow("Transfer", func() (backends.Result, error) {
+				return x.transfers.Transfer(x.Context(), key, "old", "new", x.long, true)
+			})
+		}
+		if x.holdTransfers != nil {
+			key := x.key("hold")
+			x.admit(key, "old", x.long, backends.Admission{}, 1, -1)
+			x.wantNow("TransferHold", func() (backends.Result, error) {
+				return x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, true)
+			})
 		}
 	}},
 	{"numbers by the clock rise within a µs", func(x *fixture) {
@@ -375,6 +405,23 @@ func (x *fixture) raise(key, value string, to uint64, want bool) {
 	x.Helper()
 	if landed, err := x.fenced.RaiseFence(x.Context(), key, value, to); err != nil || landed != want {
 		x.Fatalf("RaiseFence(%.60q, %.60q, %d) = %v, %v; want %v", key, value, to, landed, err, want)
+	}
+}
+
+// wantNow makes a call, which must be granted with the time of the store as its number.
+func (x *fixture) wantNow(name string, call func() (backends.Result, error)) {
+	x.Helper()
+	slack := time.Millisecond
+	if !x.Bubble {
+		slack = patience // the clock may be set meanwhile
+	}
+	began := time.Now()
+	res, err := call()
+	if err != nil || !res.OK {
+		x.Fatalf("%s = %+v, %v; want it granted", name, res, err)
+	}
+	if at := time.UnixMicro(int64(res.Fence)); at.Before(began.Add(-slack)) || at.After(time.Now().Add(slack)) {
+		x.Fatalf("the number of %s is %d, which means %v; now is %v", name, res.Fence, at.UTC(), time.Now().UTC())
 	}
 }
 

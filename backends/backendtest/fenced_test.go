@@ -99,6 +99,39 @@ func forgetful(m *memory.Store) backends.FencedStore {
 	}
 }
 
+// counting is a store with one call that gives the first number by count.
+type counting struct {
+	*memory.Store
+	call string
+}
+
+func (s counting) first(call string, res backends.Result, err error) (backends.Result, error) {
+	if s.call == call && res.OK {
+		res.Fence = 1
+	}
+	return res, err
+}
+
+func (s counting) SetNXNumbered(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	res, err := s.Store.SetNXNumbered(ctx, key, value, ttl, t)
+	return s.first("SetNXNumbered", res, err)
+}
+
+func (s counting) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+	res, err := s.Store.Enter(ctx, key, token, ttl, a)
+	return s.first("Enter", res, err)
+}
+
+func (s counting) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	res, err := s.Store.Transfer(ctx, key, from, value, ttl, numbered)
+	return s.first("Transfer", res, err)
+}
+
+func (s counting) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	res, err := s.Store.TransferHold(ctx, key, from, token, ttl, numbered)
+	return s.first("TransferHold", res, err)
+}
+
 // counted is a store that keeps its numbers in a map, with bugs in the funcs.
 type counted struct {
 	*memory.Store
@@ -299,6 +332,26 @@ var fencedNumberDoubles = []broken[backends.FencedStore]{
 		bug:    "Clock is the time even if the last number is ahead",
 		breaks: "SetNXNumbered gives the last number plus one if that is ahead of the clock",
 		store:  misnumbered(nowByClock),
+	},
+	{
+		bug:    "waiters are counted",
+		breaks: "waiters, holds and transfers are numbered by the time of the store too",
+		store:  func(m *memory.Store) backends.FencedStore { return counting{m, "SetNXNumbered"} },
+	},
+	{
+		bug:    "holds are counted",
+		breaks: "waiters, holds and transfers are numbered by the time of the store too",
+		store:  func(m *memory.Store) backends.FencedStore { return counting{m, "Enter"} },
+	},
+	{
+		bug:    "transfers are counted",
+		breaks: "waiters, holds and transfers are numbered by the time of the store too",
+		store:  func(m *memory.Store) backends.FencedStore { return counting{m, "Transfer"} },
+	},
+	{
+		bug:    "holds that move are counted",
+		breaks: "waiters, holds and transfers are numbered by the time of the store too",
+		store:  func(m *memory.Store) backends.FencedStore { return counting{m, "TransferHold"} },
 	},
 	{
 		bug:    "numbers go on",

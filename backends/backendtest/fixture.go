@@ -56,7 +56,7 @@ type reporter interface {
 
 func (c suite[S, O]) fixture(t *testing.T, r reporter, h HarnessFor[S, O]) *fixture {
 	x := &fixture{reporter: r, id: rand.Text(), Harness: Harness{
-		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, Clock: h.Clock, NoLast: h.NoLast, Beside: h.Beside,
+		Bubble: h.Bubble, MaxTTL: h.MaxTTL, Resolution: h.Resolution, NoWatch: h.NoWatch, NoLeft: h.NoLeft, NoQueue: h.NoQueue, Clock: h.Clock, NoLast: h.NoLast, Beside: h.Beside,
 	}}
 	if x.MaxTTL == 0 {
 		x.MaxTTL = backends.DefaultMaxTTL

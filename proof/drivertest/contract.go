@@ -94,7 +94,9 @@ func (m Mode) others(t *testing.T, c contracts) {
 		backendtest.RunNumbered(t, h)
 	})
 	t.Run("FencedStore", func(t *testing.T) {
-		backendtest.RunFenced(t, harness(c, func(s *redisstore.Store, o Outside) (backends.FencedStore, backendtest.Outside) { return s, o }))
+		h := harness(c, func(s *redisstore.Store, o Outside) (backends.FencedStore, backendtest.Outside) { return s, o })
+		h.NoQueue = !queues
+		backendtest.RunFenced(t, h)
 	})
 	t.Run("TransferStore", func(t *testing.T) {
 		backendtest.RunTransfer(t, harness(c, func(s *redisstore.Store, o Outside) (backends.TransferStore, backendtest.SharedOutside) { return s, o }))
