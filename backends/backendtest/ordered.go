@@ -242,7 +242,7 @@ var orderedSentences = []sentence{
 	}},
 	{"an end that a caller finds makes room for the head of the queue", func(x *fixture) {
 		x.inTime("the first enters", func(scene string) bool {
-			key, first, l := x.behindADeadHold(scene, 20*time.Millisecond)
+			key, first, l := x.behindADeadHold(scene, 20*time.Millisecond, writes)
 			reserved := life{earliest: l.earliest.Add(backends.Reservation)}
 			late := false // the reservation of the first may have ended before its wake came
 			x.eventually("the first is woken by the attempt of another", l, func() bool {
@@ -263,6 +263,26 @@ var orderedSentences = []sentence{
 			}
 			return !late
 		})
+	}},
+	{"an end beside a hold that lives makes room too, whether the caller that finds it is granted or refused", func(x *fixture) {
+		two := backends.Admission{Limit: 2}
+		for scene, a := range map[string]backends.Admission{
+			"granted": two, // to the hold that lives
+			"refused": {Group: "another"},
+		} {
+			key, first, l := x.behindADeadHold(x.key(scene), 20*time.Millisecond, two, "granted")
+			x.eventually("the hold has ended", l, func() bool {
+				res, err := x.shared.Enter(x.Context(), key, scene, x.long, a)
+				if err != nil || res.OK != (scene == "granted") {
+					x.Fatalf("Enter = %+v, %v; want it %s", res, err, scene)
+				}
+				return res.Holds == 1
+			})
+			x.wantWoken(first.waiter)
+			if res := x.enterAs(first); !res.OK {
+				x.Errorf("Enter of the waiter, after another call was %s = %+v; want it granted", scene, res)
+			}
+		}
 	}},
 	{"a writer is alone, however many readers and writers come at the same time", func(x *fixture) {
 		key := x.key("k")
@@ -324,15 +344,18 @@ var orderedSentences = []sentence{
 	}},
 }
 
-// behindADeadHold makes a writer stand behind a hold that ends after ttl, or later on a slow
-// machine. The key begins with scene.
-func (x *fixture) behindADeadHold(scene string, ttl time.Duration) (key string, first entrant, l life) {
+// behindADeadHold makes a waiter stand behind a hold that ends after ttl, or later on a slow
+// machine, and behind those that live. The key begins with scene.
+func (x *fixture) behindADeadHold(scene string, ttl time.Duration, a backends.Admission, living ...string) (key string, first entrant, l life) {
 	x.Helper()
 	for {
 		key = x.own(scene + ttl.String())
-		l = x.admit(key, "dead", ttl, writes, 0, 0)
+		for _, token := range living {
+			x.admit(key, token, x.long, a, 0, 0)
+		}
+		l = x.admit(key, "dead", ttl, a, 0, 0)
 		w := x.newWaiter(key)
-		first = entrant{w, writes}
+		first = entrant{w, a}
 		first.a.Waiter = w.name
 		if res := x.enterAs(first); !res.OK {
 			return key, first, l

@@ -224,6 +224,15 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		},
 	},
 	{
+		bug:    "an end beside a hold that lives wakes nobody",
+		breaks: "an end beside a hold that lives makes room too, whether the caller that finds it is granted or refused",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, watch: func(ctx context.Context, key, waiter string, _ func()) error {
+				return m.WatchQueued(ctx, key, waiter, func() {})
+			}}
+		},
+	},
+	{
 		bug:    "a writer has no limit",
 		breaks: "a writer is alone, however many readers and writers come at the same time",
 		store:  entering(func(a *backends.Admission) { a.Limit = 0 }),
