@@ -308,3 +308,35 @@ func TestSlotsAreReadFromTheReplyOfANode(t *testing.T) {
 		}
 	}
 }
+
+// A client that is closed is told from one call on that has found it so. That of a cluster says the same while
+// a node leaves, so another attempt may find another node.
+func TestAClosedClientIsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		addrs     []string
+		permanent bool
+	}{
+		"one server": {[]string{redistest.Start(t).Addr()}, true},
+		"a cluster":  {redistest.StartCluster(t, 1, 0).Addrs(), false},
+	} {
+		e := open(t, at(c.addrs...))
+		if e.Clustered() == c.permanent {
+			t.Fatalf("%s: clustered is %v", name, e.Clustered())
+		}
+		e.client.Close()
+		for _, known := range []bool{false, true} {
+			var err error
+			for err == nil { // Close of a cluster's client returns before its connections are closed
+				_, err = e.Do(t.Context(), "SET", "key", "token")
+			}
+			wire, ok := errors.AsType[*driver.WireError](err)
+			if !ok {
+				t.Fatalf("%s: %v of type %T", name, err, err)
+			}
+			permanent, unsent := known && c.permanent, known && !c.permanent
+			if word := wire.ErrorType(); word != "closed" || wire.Permanent() != permanent || wire.Unsent() != unsent {
+				t.Errorf("%s: %v: word %s, permanent: %v, unsent: %v", name, err, word, wire.Permanent(), wire.Unsent())
+			}
+		}
+	}
+}
