@@ -3,7 +3,10 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -212,4 +215,61 @@ func TestALateMessageIsNoReasonToPoll(t *testing.T) {
 			})
 		})
 	}
+}
+
+// registry is a pool of a database that knows which keys are registered.
+type registry struct {
+	*notified
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (r *registry) Acquire(context.Context) (Conn, error) { return r, nil }
+
+func (r *registry) Row(ctx context.Context, statement string, args []any, dest ...any) error {
+	r.mu.Lock()
+	switch statement {
+	case "SELECT lockstep.watch($1,$2)":
+		r.keys[string(args[0].([]byte))] = true
+	case "SELECT lockstep.unwatch($1,$2)":
+		delete(r.keys, string(args[0].([]byte)))
+	}
+	r.mu.Unlock()
+	return r.notified.Row(ctx, statement, args, dest...)
+}
+
+func TestAKeyIsRegisteredUntilItsLastWatcherLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{notified: &notified{came: make(chan string, 1)}, keys: map[string]bool{}}
+		s := PostgreSQLOver(r, r)
+		watch := func(key string) (leave func()) {
+			t.Helper()
+			ctx, leave := context.WithCancel(t.Context())
+			if err := s.Watch(ctx, key, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			return leave
+		}
+		want := func(keys ...string) {
+			t.Helper()
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if got := slices.Sorted(maps.Keys(r.keys)); !slices.Equal(got, keys) {
+				t.Errorf("%q are registered; want %q", got, keys)
+			}
+		}
+		first, second, other := watch("a"), watch("a"), watch("b")
+		want("a", "b")
+		first()
+		want("a", "b")
+		second()
+		want("b")
+		again := watch("a")
+		want("a", "b")
+		again()
+		other()
+		want()
+		time.Sleep(time.Minute) // until each goroutine has ended
+	})
 }

@@ -272,6 +272,28 @@ func TestWatchWaitsForAServerThatIsDown(t *testing.T) {
 	})
 }
 
+func TestWatchWaitsForTheNextConnectionAlthoughAnotherWatchesItsChannel(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
+		defer watch(t, w, "a", func() {})()
+		f.set(func() { f.down = errors.New("refused") })
+		f.cut()
+		synctest.Wait()
+		active := make(chan error, 1)
+		go func() { active <- w.Watch(t.Context(), "a", func() {}) }()
+		time.Sleep(5 * time.Second)
+		select {
+		case err := <-active:
+			t.Fatalf("watch = %v while there is no connection", err)
+		default:
+		}
+		f.set(func() { f.down = nil })
+		if err := <-active; err != nil {
+			t.Errorf("watch = %v once the server is back", err)
+		}
+		expectOpen(t, f, "[[a]]")
+	})
+}
+
 func TestABubbleMayEndWhileTheServerIsDown(t *testing.T) {
 	for range 20 {
 		inBubble(t, func(t *testing.T, f *fakeServer, w *Listener) {
