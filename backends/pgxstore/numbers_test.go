@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
@@ -47,30 +48,49 @@ func TestNumbersAreKeptForADayAndThoseByCountForEver(t *testing.T) {
 func TestWatchDoesNotCrossARelease(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
 	granted(t)(pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)).SetNX(t.Context(), "k", "token", time.Minute))
+	duringARelease(t, pool, "SELECT lockstep.watch('k', 'store')")
+}
+
+// A release that is under way reserves the key for the waiter. So the waiter that leaves waits for its end, and
+// then gives the reservation up.
+func TestAWaiterThatLeavesDoesNotCrossARelease(t *testing.T) {
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	s := pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL))
+	granted(t)(s.SetNX(t.Context(), "k", "token", time.Minute))
+	outside{t, pool}.exec("SELECT lockstep.take('k', 'waits', 60000000, 0, 'ann', 'nobody', true, 60000000)")
+	duringARelease(t, pool, "SELECT lockstep.quit('k', 'ann', 200000)")
+	if state, err := s.Inspect(trial.Patient(t), "k"); err != nil || state.Reserved != 0 || state.Waiting != 0 {
+		t.Errorf("Inspect = %+v, %v; want nobody that waits, and no reservation", state, err)
+	}
+}
+
+// duringARelease runs a statement while the release of a key is under way. It must wait for its end.
+func duringARelease(t *testing.T, pool *pgxpool.Pool, statement string) {
+	t.Helper()
 	tx := begin(t, pool)
 	var outcome int
 	if err := tx.QueryRow(t.Context(), "SELECT lockstep.release('k', 'token', 200000)").Scan(&outcome); err != nil || outcome != 1 {
 		t.Fatal(outcome, err)
 	}
-	watched := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
-		_, err := pool.Exec(t.Context(), "SELECT lockstep.watch('k', 'store')")
-		watched <- err
+		_, err := pool.Exec(t.Context(), statement)
+		ended <- err
 	}()
-	eventually(t, "watch waits for the release", func() bool {
+	eventually(t, "the statement waits for the release", func() bool {
 		select {
-		case err := <-watched:
-			t.Fatalf("watch has returned before the end of the release, %v", err)
+		case err := <-ended:
+			t.Fatalf("%s has returned before the end of the release, %v", statement, err)
 		default:
 		}
 		var n int
-		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%lockstep.watch%' AND pid <> pg_backend_pid()").Scan(&n)
+		err := pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query = $1", statement).Scan(&n)
 		return err == nil && n == 1
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-watched; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
