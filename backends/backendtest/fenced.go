@@ -74,11 +74,11 @@ var clockSentences = []sentence{
 	}},
 	{"waiters, holds and transfers are numbered by the time of the store too", func(x *fixture) {
 		if x.queue != nil {
-			for says, inOrder := range map[string]bool{"": false, " in order": true} {
-				w := x.newWaiter(x.key("waited for" + says))
+			for says, inOrder := range map[string]bool{"in any order": false, "in order": true} {
+				w := x.newWaiter(x.key("waited for " + says))
 				x.grant(w.key, "before", x.long)
 				x.remove(w.key, "before")
-				x.wantNow("SetNXNumbered for a waiter"+says, func() (backends.Result, error) {
+				x.wantNow("SetNXNumbered for a waiter "+says, func() (backends.Result, error) {
 					t := backends.Turn{Waiter: w.name, InOrder: inOrder}
 					return x.store.(backends.NumberedStore).SetNXNumbered(x.Context(), w.key, w.value(), x.long, t)
 				})
