@@ -88,7 +88,7 @@ func (s *Store) wakeUp(ctx context.Context) error {
 		return nil
 	}
 	heard, before := s.rests.request(), s.conn.Stats().InMsgs
-	late, err := s.ping(ctx)
+	late, err := ping(ctx, s.conn)
 	switch {
 	case err == nil:
 		heard()
@@ -105,11 +105,11 @@ func (s *Store) wakeUp(ctx context.Context) error {
 
 // ping waits for the answer to a PING. It counts steps instead of the time: a process that stood
 // still for a second must have the time to read the answer.
-func (s *Store) ping(ctx context.Context) (late bool, _ error) {
+func ping(ctx context.Context, conn *nats.Conn) (late bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit) // the client library asks for a deadline
 	defer cancel()
 	answered := make(chan error, 1)
-	go func() { answered <- s.conn.FlushWithContext(ctx) }()
+	go func() { answered <- conn.FlushWithContext(ctx) }()
 	for range testSteps {
 		select {
 		case err := <-answered:
@@ -117,9 +117,7 @@ func (s *Store) ping(ctx context.Context) (late bool, _ error) {
 		case <-time.After(testStep):
 		}
 	}
-	cancel()
-	err := <-answered
-	return err != nil, err
+	return true, context.DeadlineExceeded
 }
 
 // mayConnectAgain is false if the options of the connection would close it for good.

@@ -1,7 +1,6 @@
 package natsstore
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -34,18 +33,23 @@ type first struct {
 // A doubt is whether the first connection still answers.
 type doubt struct {
 	from    time.Time       // from then on, requests wait until it is settled
-	settled chan struct{}   // closed when it is known whether there is a second connection
+	settled chan struct{}   // closed when it is known whether there is a second connection; under the mutex of first
 	over    context.Context // ends with the doubt: what was sent over the first connection before it has arrived or is lost
 	end     context.CancelFunc
 	after   context.Context // ends when that is so for what was sent during the doubt, too
 	endAll  context.CancelFunc
-
-	requests sync.RWMutex // held for reading by each request over the second connection
-	second   atomic.Pointer[nats.Conn]
+	second  atomic.Pointer[second]
 }
 
-// newFirst copies the options of the connection, without the handlers of the application. The silence of
-// the second connection is found within two seconds, and it is then closed.
+// A second is a second connection.
+type second struct {
+	conn     *nats.Conn
+	closed   <-chan struct{}
+	requests sync.RWMutex // held for reading by each request
+}
+
+// newFirst copies the options of the connection, without the handlers of the application. The client library
+// would close the second connection when it is silent, and its requests with it: see answering.
 func newFirst(conn *nats.Conn) *first {
 	f := &first{opening: make(chan struct{}, 1), changed: make(chan struct{})}
 	if conn == nil {
@@ -58,7 +62,7 @@ func newFirst(conn *nats.Conn) *first {
 	o.ReconnectToServerCB, o.CustomReconnectDelayCB = nil, nil
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // without one, the client library prints errors
 	o.AllowReconnect, o.RetryOnFailedConnect, o.IgnoreDiscoveredServers = false, false, true
-	o.PingInterval, o.MaxPingsOut = time.Second, 1
+	o.PingInterval = time.Hour
 	if o.Timeout <= 0 || o.Timeout > dialing {
 		o.Timeout = dialing
 	}
@@ -73,12 +77,22 @@ func (f *first) doubted() (*doubt, <-chan struct{}) {
 	return f.doubt, f.changed
 }
 
+// settling returns the doubt, or nil, and what is closed when it is known whether there is a second connection.
+func (f *first) settling() (*doubt, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.doubt == nil {
+		return nil, nil
+	}
+	return f.doubt, f.doubt.settled
+}
+
 // usable is the second connection, or nil.
-func (d *doubt) usable() *nats.Conn {
+func (d *doubt) usable() *second {
 	if d == nil {
 		return nil
 	}
-	if second := d.second.Load(); second != nil && !second.IsClosed() {
+	if second := d.second.Load(); second != nil && !second.conn.IsClosed() {
 		return second
 	}
 	return nil
@@ -86,22 +100,19 @@ func (d *doubt) usable() *nats.Conn {
 
 // via returns the way of the next request. It waits while a second connection is being opened.
 func (s *Store) via(ctx context.Context) (way, error) {
-	d, _ := s.first.doubted()
+	d, settled := s.first.settling()
 	if d == nil {
 		return s.own(), nil
 	}
 	if !time.Now().Before(d.from) {
 		select {
-		case <-d.settled:
+		case <-settled:
 		case <-ctx.Done():
 			return way{}, s.over(ctx)
 		}
 	}
-	if d.requests.TryRLock() { // else it is being closed
-		if second := d.usable(); second != nil {
-			return way{conn: second, end: d.requests.RUnlock}, nil
-		}
-		d.requests.RUnlock()
+	if second := d.usable(); second != nil && second.requests.TryRLock() { // else it is being closed
+		return way{conn: second.conn, end: second.requests.RUnlock}, nil
 	}
 	return s.own(), nil
 }
@@ -112,7 +123,10 @@ func (s *Store) own() way { return way{conn: s.conn, isFirst: true, end: func() 
 // best is the connection for what needs no answer.
 func (s *Store) best() *nats.Conn {
 	d, _ := s.first.doubted()
-	return cmp.Or(d.usable(), s.conn)
+	if second := d.usable(); second != nil {
+		return second.conn
+	}
+	return s.conn
 }
 
 // late begins a doubt because a request has had no answer for a while.
@@ -159,25 +173,24 @@ func (s *Store) ask(from time.Time) (d *doubt, begun bool) {
 
 // settle ends a doubt. Nothing but a PING is sent for it.
 func (s *Store) settle(d *doubt) {
-	servers, answered := make(chan []string, 1), make(chan struct{})
+	servers := make(chan []string, 1)
+	answered, answers := context.WithCancel(context.Background())
 	go func() { // what asks the connection for anything may wait until it takes more bytes
-		defer close(answered)
+		defer answers()
 		servers <- serversOf(s.conn)
 		s.answers()
 	}()
 	select {
-	case <-answered:
+	case <-answered.Done():
 		close(d.settled)
 	case <-time.After(grace):
-		s.cover(d, servers, answered)
+		s.cover(answered, d, servers)
 	}
 	s.switched(func() { s.first.doubt = nil })
 	d.end()
-	d.requests.Lock() // after the last one
-	if second := d.second.Swap(nil); second != nil {
-		second.Close()
+	if second := d.second.Load(); second != nil {
+		second.close()
 	}
-	d.requests.Unlock()
 	s.answers()
 	d.endAll()
 }
@@ -229,9 +242,9 @@ func serversOf(conn *nats.Conn) (all []string) {
 }
 
 // cover keeps a second connection open until the first has answered.
-func (s *Store) cover(d *doubt, servers <-chan []string, answered <-chan struct{}) {
+func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []string) {
 	settled := sync.OnceFunc(func() { close(d.settled) })
-	defer settled()
+	defer func() { settled() }()
 	opts := s.first.opts
 	select {
 	case all := <-servers:
@@ -240,58 +253,89 @@ func (s *Store) cover(d *doubt, servers <-chan []string, answered <-chan struct{
 		}
 	default: // the connection takes no more bytes: the servers that it was made with are as good
 	}
-	for pause := redial; ; pause = min(2*pause, redials) {
-		closed := make(chan struct{})
-		opts.ClosedCB = func(*nats.Conn) { close(closed) }
-		second := s.dial(opts, answered)
+	for pause := redial; ; {
+		second := s.dial(answered, opts)
 		if second != nil {
 			// A server that forgot its last messages in a power cut gives their sequences again.
 			s.grants.clear()
 			s.switched(func() { d.second.Store(second) })
-			pause = redial
 		}
 		settled()
 		if second != nil {
-			select {
-			case <-closed:
-			case <-answered:
+			second.answering(answered)
+			if answered.Err() != nil {
 				return
+			}
+			if pause = redial; !second.conn.IsClosed() { // it is silent: calls wait for the next one
+				next := make(chan struct{})
+				s.switched(func() { d.settled = next; d.second.Store(nil) })
+				settled = sync.OnceFunc(func() { close(next) })
+				go second.close()
+				continue
 			}
 		}
 		select {
 		case <-time.After(pause):
-		case <-answered:
+		case <-answered.Done():
+			return
+		}
+		pause = min(2*pause, redials)
+	}
+}
+
+// answering returns when the second connection is closed, or has been silent for a second: then the next
+// request takes another. Those that were sent may still be answered, as by a server that is slow.
+func (c *second) answering(first context.Context) {
+	for {
+		select {
+		case <-time.After(time.Second):
+		case <-c.closed:
+			return
+		case <-first.Done():
+			return
+		}
+		before := c.conn.Stats().InMsgs
+		if late, _ := ping(first, c.conn); late && c.conn.Stats().InMsgs == before {
 			return
 		}
 	}
 }
 
+// close waits for the last request.
+func (c *second) close() {
+	c.requests.Lock()
+	defer c.requests.Unlock()
+	c.conn.Close()
+}
+
 // dial opens a connection, one at a time. It returns nil if it can't, or when the first one has answered.
-func (s *Store) dial(opts nats.Options, answered <-chan struct{}) *nats.Conn {
+func (s *Store) dial(answered context.Context, opts nats.Options) *second {
 	select {
 	case s.first.opening <- struct{}{}:
-	case <-answered:
+	case <-answered.Done():
 		return nil
 	}
-	opened := make(chan *nats.Conn)
+	opened := make(chan *second)
 	go func() {
 		defer func() { <-s.first.opening }()
-		second, err := opts.Connect()
-		if err != nil {
-			second = nil
+		closed := make(chan struct{})
+		opts.ClosedCB = func(*nats.Conn) { close(closed) }
+		var c *second
+		if conn, err := opts.Connect(); err == nil {
+			c = &second{conn: conn, closed: closed}
 		}
 		select {
-		case opened <- second:
-		case <-answered:
-			if second != nil {
-				second.Close()
+		case opened <- c:
+		case <-answered.Done():
+			if c != nil {
+				c.conn.Close()
 			}
 		}
 	}()
 	select {
-	case second := <-opened:
-		return second
-	case <-answered:
+	case c := <-opened:
+		return c
+	case <-answered.Done():
 		return nil
 	}
 }

@@ -226,10 +226,10 @@ func roundTrips(conn *nats.Conn) (slowest func() time.Duration) {
 	return func() time.Duration { close(stop); return <-most }
 }
 
-// holding makes connections of which the first can be held up: what the client writes stays in the network.
+// holding makes connections that can be held up: what the client writes stays in the network.
 type holding struct {
 	mu    sync.Mutex
-	first *held
+	made  []*held
 	alone bool // it makes one only
 
 	refused int // connections
@@ -246,16 +246,16 @@ type held struct {
 func (h *holding) Dial(network, addr string) (net.Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.first != nil && h.alone {
+	if len(h.made) > 0 && h.alone {
 		h.refused++
 		return nil, errors.New("one connection only")
 	}
 	c, err := net.Dial(network, addr)
-	if err == nil && h.first == nil {
-		h.first = &held{Conn: c, by: h}
-		return h.first, nil
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	h.made = append(h.made, &held{Conn: c, by: h})
+	return h.made[len(h.made)-1], nil
 }
 
 func (h *holding) tried() int {
@@ -274,17 +274,18 @@ func (c *held) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// set holds up what comes, or delivers what was held up.
-func (h *holding) set(t testing.TB, hold bool) {
+// set holds up what comes over a connection, or delivers what was held up.
+func (h *holding) set(t testing.TB, which int, hold bool) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.first.hold = hold
+	c := h.made[which]
+	c.hold = hold
 	if !hold {
-		if _, err := h.first.Conn.Write(h.first.late); err != nil {
+		if _, err := c.Conn.Write(c.late); err != nil {
 			t.Error(err)
 		}
-		h.first.late = nil
+		c.late = nil
 	}
 }
 
@@ -300,7 +301,7 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
 	grant(t, store, "warm", "token", 20*time.Second)
 	answered(t, s, store)
-	wire.set(t, true)
+	wire.set(t, 0, true)
 	const confirmations = 3 // of package cleanup
 	var looks atomic.Int64  // at the key, of calls that remove it
 	if _, err := direct.Subscribe("$JS.API.STREAM.MSG.GET.LOCKSTEP", func(m *nats.Msg) {
@@ -327,7 +328,7 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	if err := direct.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	wire.set(t, false)
+	wire.set(t, 0, false)
 	select {
 	case <-came:
 	case <-time.After(patience):
@@ -344,6 +345,46 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	}
 }
 
+// The server is slow, and a second connection as silent as the first. What was sent over it is answered in the
+// end. Calls that come meanwhile go over a third one.
+func TestCallsOverASecondConnectionThatIsSlowAreAnswered(t *testing.T) {
+	t.Parallel()
+	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
+		s, wire := run(t), new(holding)
+		if err := natsstore.New(dial(t, s.ClientURL())).Install(trial.Patient(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
+		grant(t, store, "warm", "token", 20*time.Second)
+		answered(t, s, store)
+		wire.set(t, 0, true)
+		unanswered(t, store, limit)
+		grant(t, store, "second", "token", 20*time.Second)
+		wire.set(t, 1, true)
+		slow := make(chan error, 1)
+		go func() {
+			ok, err := store.ExpireIf(t.Context(), "second", "token", 20*time.Second)
+			if err == nil && !ok {
+				err = errors.New("ExpireIf: it is not held")
+			}
+			slow <- err
+		}()
+		eventually(t, "there is a third connection", func() bool { return len(slow) > 0 || named(t, s, "app lockstep") == 2 })
+		select {
+		case err := <-slow:
+			t.Fatalf("a call over the second connection ended before it was answered: %v", err)
+		default:
+		}
+		grant(t, store, "third", "token", 20*time.Second)
+		wire.set(t, 1, false)
+		if err := <-slow; err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the second connection is closed after its last call", func() bool { return named(t, s, "app lockstep") == 1 })
+		grant(t, store, "fourth", "token", 20*time.Second)
+	})
+}
+
 // Then all is as without a second connection.
 func TestAUserWhoMayNotConnectAgain(t *testing.T) {
 	t.Parallel()
@@ -355,7 +396,7 @@ func TestAUserWhoMayNotConnectAgain(t *testing.T) {
 		store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire)))
 		grant(t, store, "warm", "token", 20*time.Second)
 		answered(t, s, store)
-		wire.set(t, true)
+		wire.set(t, 0, true)
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			if _, err := store.SetNX(ctx, "key", "token", 20*time.Second); err == nil || backends.Unsent(err) {
@@ -366,7 +407,7 @@ func TestAUserWhoMayNotConnectAgain(t *testing.T) {
 		if wire.tried() == 0 {
 			t.Error("no second connection was tried: this test shows nothing")
 		}
-		wire.set(t, false)
+		wire.set(t, 0, false)
 		if ok, err := store.ExpireIf(t.Context(), "warm", "token", 20*time.Second); !ok || err != nil {
 			t.Errorf("ExpireIf = %v, %v", ok, err)
 		}
@@ -391,7 +432,7 @@ func TestAConnectionThatIsClosedWhileASecondOneIsUsed(t *testing.T) {
 		eventually(t, "nothing runs", func() bool {
 			stacks := make([]byte, 4<<20)
 			all := string(stacks[:runtime.Stack(stacks, true)])
-			return named(t, s, "app lockstep") == 0 && !strings.Contains(all, "natsstore.(*Store)")
+			return named(t, s, "app lockstep") == 0 && !strings.Contains(all, "natsstore.(*")
 		})
 		if _, err := store.SetNX(t.Context(), "b", "token", time.Second); !isPermanent(err) {
 			t.Errorf("SetNX of a connection that is closed: %v", err)

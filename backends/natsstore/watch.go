@@ -36,13 +36,13 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	go func() {
 		defer s.conn.RemoveStatusListener(connected)
 		defer func() { _ = sub.Unsubscribe() }()
-		var second *nats.Conn
+		var last *second
 		var also *nats.Subscription
 		defer func() { _ = also.Unsubscribe() }() // without one it fails
 		for {
 			d, changed := s.first.doubted()
 			now := d.usable()
-			if now == nil || now == second {
+			if now == nil || now == last {
 				select {
 				case <-released:
 				case <-connected:
@@ -52,8 +52,8 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 					return
 				}
 			} else {
-				second = now
-				also, _ = second.ChanSubscribe(subject, released) // it fails only if the connection is closed
+				last = now
+				also, _ = now.conn.ChanSubscribe(subject, released) // it fails only if the connection is closed
 			}
 			if ctx.Err() == nil {
 				wake()

@@ -102,7 +102,8 @@ var renewSentences = []sentence{
 			req, began := x.request(l.Key(), x.short), time.Now()
 			lease, err := x.locker.Acquire(x.Context(), req)
 			// In real time a renewal from before the fault may arrive only now, and a stamp holds the lock again.
-			if err != nil && (x.Bubble || !errors.Is(err, locker.ErrHeld)) {
+			// Or the lease has ended when the answer comes.
+			if err != nil && (x.Bubble || outcome.Permanent(err)) {
 				x.Fatalf("Acquire: %v; want it granted", err)
 			}
 			next = grant{lease, req.TTL, began, time.Now()}
