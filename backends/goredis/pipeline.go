@@ -74,7 +74,7 @@ func (e pipeliner) round(ctx context.Context, commands []*driver.Command, isOnce
 			unused = append(unused, c)
 		case driver.IsDemoted(c.Err):
 			c.Alone = true // finds the way to another server
-		case isLed(c.Err):
+		case driver.IsMoving(c.Err):
 			c.Alone = node != nil
 		case c.Err != nil && !errors.As(c.Err, new(*driver.ReplyError)):
 			c.Alone = node != nil && !isOnce // the client of a node sends nothing twice
@@ -83,15 +83,6 @@ func (e pipeliner) round(ctx context.Context, commands []*driver.Command, isOnce
 	}
 	_ = e.noted(unknown)
 	return unused
-}
-
-// isLed is a cluster's way to say that a command was not carried out on this node.
-func isLed(err error) bool {
-	var reply *driver.ReplyError
-	if !errors.As(err, &reply) {
-		return false
-	}
-	return reply.Code() == "MOVED" || reply.Code() == "ASK" || reply.Code() == "TRYAGAIN"
 }
 
 // isAnswered reports whether the server has answered a command. Even nil is answered with an error,

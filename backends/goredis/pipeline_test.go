@@ -174,7 +174,7 @@ func TestCallsThatShareRoundTripsFollowASlot(t *testing.T) {
 					},
 				} {
 					right, err := call()
-					for isLed(err) { // to and fro, more often than go-redis follows
+					for driver.IsMoving(err) { // to and fro, more often than go-redis follows
 						right, err = call()
 					}
 					if err != nil || right != "true" {

@@ -87,7 +87,7 @@ func (e executor) process(ctx context.Context, args []any, isOnce bool) (value a
 	if full {
 		value, err = e.beside(ctx, p, args, isOnce)
 	}
-	if e.Clustered() && isLed(err) {
+	if e.Clustered() && driver.IsMoving(err) {
 		return e.send(ctx, ctx, e.client, args, isOnce)
 	}
 	return value, err

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +86,7 @@ func (s *Store) setAsWaiter(ctx context.Context, a *attempt) (backends.Result, e
 		return s.setAlone(ctx, a)
 	}
 	r, err := s.enqueue(ctx, a, mine, member)
-	if isMoving(err) || isKeptOut(err) {
+	if driver.IsMoving(err) || isKeptOut(err) {
 		r, alone := s.setAlone(ctx, a)
 		s.noteKeptOut(err, alone)
 		return r, alone
@@ -209,7 +208,7 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 func (s *Store) pass(ctx context.Context, l link, key, token string) (bool, error) {
 	reply, err := once(ctx, l, scripts.Pass, s.passing(key, token)...)
 	ok, err := s.passed(key, reply, err)
-	if isMoving(err) || isKeptOut(err) {
+	if driver.IsMoving(err) || isKeptOut(err) {
 		ok, alone := yes(once(ctx, l, scripts.Release, s.releasing(key, token)...))
 		s.noteKeptOut(err, alone)
 		return ok, alone
@@ -237,14 +236,6 @@ func (s *Store) noteKeptOut(both, alone error) {
 	if alone == nil && isKeptOut(both) {
 		s.keptOut.Store(true)
 	}
-}
-
-// isMoving tells that nothing was done because the slot of a lock and its queue is on its way to
-// another server. Both servers refuse what needs both keys: TRYAGAIN, or, if the client has gone back
-// and forth between them until it gave up, the last address it was sent to.
-func isMoving(err error) bool {
-	reply, ok := errors.AsType[*driver.ReplyError](err)
-	return ok && slices.Contains([]string{"TRYAGAIN", "MOVED", "ASK"}, reply.Code())
 }
 
 // isKeptOut tells that a script was not begun because of a permission. What is not permitted inside
@@ -302,7 +293,7 @@ func (s *Store) quit(key, member string) {
 func (s *Store) remove(script scripts.Script, key, member string, args ...any) {
 	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
 	defer cancel()
-	if _, err := do(ctx, s.line, script, args...); isMoving(err) {
+	if _, err := do(ctx, s.line, script, args...); driver.IsMoving(err) {
 		_, _ = s.line.do(ctx, "ZREM", queueKey(key), member)
 	}
 }

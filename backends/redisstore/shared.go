@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/turns"
 )
@@ -77,7 +78,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 		}
 	}
 	r, err := s.ops.enter(ctx, s.line, full, token, ms, told)
-	if !a.InOrder && (isMoving(err) || isKeptOut(err)) {
+	if !a.InOrder && (driver.IsMoving(err) || isKeptOut(err)) {
 		r, alone := s.ops.enter(ctx, s.line, full, token, ms, admission{Admission: a, slots: told.slots})
 		s.noteKeptOut(err, alone)
 		return r, alone
@@ -155,7 +156,7 @@ func (s *Store) leave(ctx context.Context, l link, key, token string) (bool, err
 	if s.queues() {
 		ok, err := yes(once(ctx, l, scripts.Leave,
 			key, queueKey(key), reservedKey(key), holdName(token), s.channel(key), reservation, s.counted()))
-		if !isMoving(err) && !isKeptOut(err) {
+		if !driver.IsMoving(err) && !isKeptOut(err) {
 			return ok, err
 		}
 		ok, alone := s.leaveAlone(ctx, l, key, token)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/pipeline"
 	"github.com/lockstep-go/lockstep/backends/redisstore/internal/scripts"
 	"github.com/lockstep-go/lockstep/internal/stack"
@@ -80,7 +81,7 @@ func (s sharing) deleteIf(ctx context.Context, key, token string, then func(ok b
 	script, args := s.lettingGo(full, token)
 	s.shared.Start(ctx, func(reply any, err error) {
 		s.guard.Answered(err)
-		if unknown(err) || isMoving(err) || isKeptOut(err) || isDropped(err) { // nothing was done
+		if unknown(err) || driver.IsMoving(err) || isKeptOut(err) || isDropped(err) { // nothing was done
 			stack.Go(func() (bool, error) { return s.ops.release(ctx, s.line, full, token) }, pipeline.ErrStranded, then)
 			return
 		}

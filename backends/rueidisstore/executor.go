@@ -63,7 +63,8 @@ func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	return reply, err
 }
 
-// maxAbandoned is how many further dials a call takes part in.
+// maxAbandoned is how many further dials a call takes part in. Each is given up only if the call that began it
+// has ended: so many one after another are a sign that the server can't be reached.
 const maxAbandoned = 3
 
 // elsewhere repeats a command that was not done because the server is a replica. All calls share

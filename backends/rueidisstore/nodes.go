@@ -34,6 +34,19 @@ func (n *nodes) at(slot int) *first {
 	return nil
 }
 
+// byAddr are the nodes that are known.
+func (n *nodes) byAddr() map[string]*first {
+	known := map[string]*first{}
+	if all := n.bySlot.Load(); all != nil {
+		for _, f := range all {
+			if f != nil {
+				known[f.addr()] = f
+			}
+		}
+	}
+	return known
+}
+
 // firstConn is nil if the node is not known.
 func (e executor) firstConn() *first {
 	if e.cluster {
@@ -76,7 +89,7 @@ func (e executor) ask() {
 func (e executor) read(asked string, reply any) *[slots]*first {
 	ranges, _ := reply.([]any)
 	var all [slots]*first
-	known := map[string]*first{}
+	known, before := map[string]*first{}, e.nodes.byAddr()
 	for _, one := range ranges {
 		fields, _ := one.([]any)
 		if len(fields) < 3 {
@@ -96,9 +109,8 @@ func (e executor) read(asked string, reply any) *[slots]*first {
 		addr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
 		for slot := from; slot <= to; slot++ {
 			if known[addr] == nil {
-				known[addr] = newFirst(func() client.Client { return e.client.Nodes()[addr] }, func() string { return addr })
-				if before := e.nodes.at(int(slot)); before != nil && before.addr() == addr {
-					known[addr] = before
+				if known[addr] = before[addr]; known[addr] == nil {
+					known[addr] = newFirst(func() client.Client { return e.client.Nodes()[addr] }, func() string { return addr })
 				}
 			}
 			all[slot] = known[addr]

@@ -84,7 +84,7 @@ var errGone = errors.New("the client library ended the call")
 func (d *doubt) call(ctx context.Context, call func(client.CommandClient) error) (err error) {
 	err = errGone
 	defer func() {
-		if !isAnswer(err) && ctx.Err() == nil || driver.IsDemoted(err) || isRedirect(err) {
+		if !isAnswer(err) && ctx.Err() == nil || driver.IsDemoted(err) || driver.IsMoved(err) {
 			d.broke.Store(true)
 		}
 	}()
@@ -93,12 +93,6 @@ func (d *doubt) call(ctx context.Context, call func(client.CommandClient) error)
 }
 
 func isAnswer(err error) bool { return err == nil || errors.As(err, new(*driver.ReplyError)) }
-
-// isRedirect tells that another node of the cluster has the key. The command was not done.
-func isRedirect(err error) bool {
-	reply, ok := errors.AsType[*driver.ReplyError](err)
-	return ok && (reply.Code() == "MOVED" || reply.Code() == "ASK")
-}
 
 // before tells for how long the connection was idle.
 func (f *first) before() time.Duration {

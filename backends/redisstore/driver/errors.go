@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -234,10 +235,7 @@ func isEnd(err error) bool {
 
 // IsDemoted tells that the server is a replica: what was sent was not done, and
 // the connection is to be closed. The next one may lead to the present master.
-func IsDemoted(err error) bool {
-	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && (reply.Code() == "READONLY" || reply.Code() == "MASTERDOWN") && backends.Unsent(err)
-}
+func IsDemoted(err error) bool { return isRefused(err, "READONLY", "MASTERDOWN") }
 
 // Elsewhere tells that the command was not done, and that another connection may do: it led to a
 // replica, or ended while it was idle.
@@ -245,9 +243,17 @@ func Elsewhere(err error) bool { return err != nil && (IsDemoted(err) || IsUnuse
 
 // IsMoved tells that the key is on another server of the cluster: what was sent
 // was not done.
-func IsMoved(err error) bool {
+func IsMoved(err error) bool { return isRefused(err, "MOVED") }
+
+// IsMoving tells that the key is on another server of the cluster or, for now, on its way there: both
+// servers then refuse what needs two keys (TRYAGAIN), or send the client to each other (MOVED, ASK). What was sent
+// was not done.
+func IsMoving(err error) bool { return isRefused(err, "MOVED", "ASK", "TRYAGAIN") }
+
+// isRefused tells that nothing was done, and that the server has said so by one of the codes.
+func isRefused(err error, codes ...string) bool {
 	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && reply.Code() == "MOVED" && backends.Unsent(err)
+	return ok && slices.Contains(codes, reply.Code()) && backends.Unsent(err)
 }
 
 // WireError is a call that got no reply. It matches [context.DeadlineExceeded] and
