@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker/contract"
@@ -248,19 +247,6 @@ func (a *attempt) hangs() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.over
-}
-
-// remove releases a lease that exists, or that may exist now or later. granted says that the store
-// has just granted it.
-func (a *attempt) remove(known, granted bool) {
-	a.w.cleanups.Add(&a.ctx, cleanup.Entry{
-		TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release, Done: a.ctx.ledger.Count(),
-	})
-}
-
-// release ends a lease that nobody wants. Key and Token suffice to name it.
-func (a *attempt) release(ctx context.Context) error {
-	return releaseOnce(ctx, a.w.Locker, contract.Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
 }
 
 // isSilent tells whether an attempt had no answer, or was not sent since others had none.

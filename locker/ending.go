@@ -11,7 +11,8 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
-// over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it.
+// over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it. cause, left, stopped
+// and told are set once, together: whoever has set them, or has waited for that, reads them without the mutex.
 //
 // A Release is sent
 //   - by Unlock, which takes the answer and repeats the call: see release.go. Before the minimum hold is
@@ -20,18 +21,17 @@ import (
 //   - after a loss in the background: at once, or at the end of what the key is kept for (see releaseAt),
 //     or when Unlock comes.
 type over struct {
-	cause error         // why the hold is over; nil while it lasts
-	left  time.Duration // of the lease at that moment
+	cause   error         // why the hold is over; nil while it lasts
+	left    time.Duration // of the lease at that moment
+	told    chan struct{} // closed when middleware knows of the loss; nil: it is not lost
+	stopped bool          // the ctx given to Lock had ended before; that alone is no end of the hold
 
-	stopped bool // the ctx given to Lock had ended before; that alone is no end of the hold
-	moved   bool // somebody else has the lease now: the next waiter, or who resumes the ticket of a Transfer
-	failed  bool // the work, so the key is not kept for it
-	kept    bool // a Release is sent later; the key is kept until then
+	moved  bool // somebody else has the lease now: the next waiter, or who resumes the ticket of a Transfer
+	failed bool // the work, so the key is not kept for it
+	kept   bool // a Release is sent later; the key is kept until then
 	// the Extend to the end of minHold: the Release need not wait behind a cleanup that is not answered
 	answered bool
-
-	later *time.Timer   // sends the Release, unless takeBack has stopped it; nil: it was never planned for later
-	told  chan struct{} // closed when middleware knows of the loss; nil: it is not lost
+	later    *time.Timer // sends the Release, unless takeBack has stopped it; nil: it was never planned for later
 }
 
 // facts are what decides when a Release is sent.

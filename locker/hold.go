@@ -19,9 +19,7 @@ type hold struct {
 	hooks []func(time.Time, error) // what OnHold's begin returned, the last begun last
 	entry entry                    // the scheduler's, whose mutex guards it
 
-	// guards what follows. The end of the hold is set once, so whoever has set it, or has waited for it, reads
-	// it without the mutex
-	mu         sync.Mutex
+	mu         sync.Mutex // guards what follows
 	lease      grant
 	own        ownContext
 	extensions extensions // renew.go

@@ -11,7 +11,6 @@ import (
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/stack"
-	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 const (
@@ -167,7 +166,7 @@ func (h *hold) firstRelease(now time.Time) {
 			h.settle(errNoAnswer)
 		}
 	}()
-	err := h.sendRelease(ctx)
+	err := h.sendLast(ctx)
 	returned = true
 	if err != nil {
 		h.resend()
@@ -224,7 +223,7 @@ func (h *hold) resend() {
 	}
 	h.mu.Unlock()
 	// Drain counts it already, so the entry has no Done.
-	if begin && !h.client.cleanups.Add(&valuesContext{h}, cleanup.Entry{TTL: left, Known: true, Remove: h.sendRelease}) {
+	if begin && !h.client.cleanups.Add(&valuesContext{h}, cleanup.Entry{TTL: left, Known: true, Remove: h.sendLast}) {
 		h.client.renewals.follow(h)
 	}
 }
@@ -243,9 +242,9 @@ func (h *hold) giveUpRelease() {
 	}
 }
 
-// sendRelease sends one Release, or what takes its place. An answer is the result of the release; without one, it returns
-// the error.
-func (h *hold) sendRelease(ctx context.Context) (again error) {
+// sendLast sends the last call of a hold once: Release or, before the end of a minimum hold, an Extend. An answer is
+// the result of Unlock; without one, it returns the error.
+func (h *hold) sendLast(ctx context.Context) (again error) {
 	h.mu.Lock()
 	if h.unlock.over {
 		h.mu.Unlock()
@@ -324,80 +323,4 @@ func (h *hold) settle(err error) (first bool) {
 		h.tell(cause)
 	}
 	return true
-}
-
-// unconfirmed is the error of an Unlock that waits no longer.
-func (h *hold) unconfirmed(cause error) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if cause != nil {
-		return &Error{Op: "release", Key: h.lease.Key, Err: &unconfirmedError{ends: h.keyEnds(), cause: cause, ctx: true}}
-	}
-	if cause = h.extensions.failed; cause == nil {
-		cause = errNoAnswer
-	}
-	return &Error{Op: "release", Key: h.lease.Key, Err: h.unconfirmedBecause(cause)}
-}
-
-func (h *hold) unconfirmedBecause(cause error) error {
-	if failed, ok := cause.(*Error); ok && failed.Op == "release" { //nolint:errorlint // what wraps it says more
-		cause = failed.Err
-	}
-	return &unconfirmedError{ends: h.keyEnds(), cause: cause}
-}
-
-// keyEnds is the first full second at which the store has forgotten the lease.
-func (h *hold) keyEnds() time.Time {
-	margin := h.lease.Expires.Add(h.ttl).Sub(contract.Until(h.lease.Expires, h.ttl))
-	ends := h.lease.Expires.Add(margin)
-	return later(ends, h.keyKept()).Add(time.Second - time.Nanosecond).Truncate(time.Second)
-}
-
-// unconfirmedError says that no Release is known to have been done.
-type unconfirmedError struct {
-	ends  time.Time
-	cause error
-	ctx   bool // the cause is the end of the caller's ctx
-}
-
-func (e *unconfirmedError) Error() string {
-	return "not confirmed; the lease ends by itself at " + e.ends.Local().Format(time.TimeOnly) + ": " + text(e.cause)
-}
-
-// Is and As look at the cause. Is leaves out the deadline of a Release, which is not the caller's
-// ctx.
-func (e *unconfirmedError) Is(target error) bool {
-	return (e.ctx || target != context.DeadlineExceeded) && errors.Is(e.cause, target)
-}
-
-func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, target) }
-
-// ErrorType is that of the cause.
-func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
-
-// discard releases a lease that came too late for its caller. It does so at once, even if the store
-// was silent before: it has answered since.
-func (c *Client) discard(ctx context.Context, lease contract.Lease, ttl time.Duration) {
-	discard(ctx, c.locker, c.inner, lease, ttl)
-}
-
-func discard(ctx context.Context, l Locker, w *waiting, lease contract.Lease, ttl time.Duration) {
-	w.handovers.forget(lease.Token)
-	remove := func(ctx context.Context) error {
-		err := releaseOnce(ctx, l, lease)
-		if err == nil {
-			w.lines.freed(lease.Key)
-		}
-		return err
-	}
-	w.cleanups.Add(&countedContext{ctx, w.ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: remove, Done: w.ledger.Count()})
-}
-
-// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone
-// already.
-func releaseOnce(ctx context.Context, l Locker, lease contract.Lease) error {
-	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
-		return err
-	}
-	return nil
 }

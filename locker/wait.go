@@ -312,28 +312,6 @@ func (w *waiting) pause(ln *line, so *effort) time.Duration {
 	return max(pause, time.Millisecond)
 }
 
-// tooLate releases a lease that the caller cannot use any more, and returns why.
-func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant) (err error) {
-	switch {
-	case ctx.Err() != nil:
-		err = &Error{Op: "lock", Key: req.Key, Err: ctxError(ctx)}
-	case got.ended(time.Now()):
-		err = errLate
-	default:
-		return nil
-	}
-	w.discard(ctx, got, req)
-	return err
-}
-
-// discard releases a lease that was handed over, or granted, to a call that cannot use it; nil:
-// none.
-func (w *waiting) discard(ctx context.Context, got *grant, req contract.Request) {
-	if got != nil {
-		discard(ctx, w, w, got.Lease, req.TTL)
-	}
-}
-
 // effort is what a call has done so far.
 type effort struct {
 	scoped   bool

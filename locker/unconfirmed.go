@@ -1,0 +1,58 @@
+package locker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockstep-go/lockstep/locker/contract"
+)
+
+// unconfirmed is the error of an Unlock that waits no longer.
+func (h *hold) unconfirmed(cause error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cause != nil {
+		return &Error{Op: "release", Key: h.lease.Key, Err: &unconfirmedError{ends: h.keyEnds(), cause: cause, ctx: true}}
+	}
+	if cause = h.extensions.failed; cause == nil {
+		cause = errNoAnswer
+	}
+	return &Error{Op: "release", Key: h.lease.Key, Err: h.unconfirmedBecause(cause)}
+}
+
+func (h *hold) unconfirmedBecause(cause error) error {
+	if failed, ok := cause.(*Error); ok && failed.Op == "release" { //nolint:errorlint // what wraps it says more
+		cause = failed.Err
+	}
+	return &unconfirmedError{ends: h.keyEnds(), cause: cause}
+}
+
+// keyEnds is the first full second at which the store has forgotten the lease.
+func (h *hold) keyEnds() time.Time {
+	margin := h.lease.Expires.Add(h.ttl).Sub(contract.Until(h.lease.Expires, h.ttl))
+	ends := h.lease.Expires.Add(margin)
+	return later(ends, h.keyKept()).Add(time.Second - time.Nanosecond).Truncate(time.Second)
+}
+
+// unconfirmedError says that no Release is known to have been done.
+type unconfirmedError struct {
+	ends  time.Time
+	cause error
+	ctx   bool // the cause is the end of the caller's ctx
+}
+
+func (e *unconfirmedError) Error() string {
+	return "not confirmed; the lease ends by itself at " + e.ends.Local().Format(time.TimeOnly) + ": " + text(e.cause)
+}
+
+// Is and As look at the cause. Is leaves out the deadline of a Release, which is not the caller's
+// ctx.
+func (e *unconfirmedError) Is(target error) bool {
+	return (e.ctx || target != context.DeadlineExceeded) && errors.Is(e.cause, target)
+}
+
+func (e *unconfirmedError) As(target any) bool { return errors.As(e.cause, target) }
+
+// ErrorType is that of the cause.
+func (e *unconfirmedError) ErrorType() string { return (&Error{Err: e.cause}).ErrorType() }
