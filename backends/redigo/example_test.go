@@ -30,7 +30,7 @@ func ExampleNew() {
 	}
 	defer pool.Close()
 
-	locks := locker.New(single.New(redigo.New(pool, redisstore.WithPrefix("locks:"))))
+	locks := locker.New(single.New(redigo.New(pool, redigo.WithAddress(server.Addr()), redisstore.WithPrefix("locks:"))))
 	err = locks.Do(context.Background(), "invoice/42", func(ctx context.Context, _ *locker.Lock) error {
 		c, err := pool.GetContext(ctx)
 		if err != nil {

@@ -14,6 +14,6 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
-		return redigo.New(dial(t, addr))
+		return redigo.New(dial(t, addr), redigo.WithAddress(addr))
 	}, (*redisstore.Store).Check)
 }

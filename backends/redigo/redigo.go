@@ -41,12 +41,18 @@ import (
 // Wake-ups have one connection more, outside of the pool, from the first waiter to the last. There
 // is no quarantine for servers that may have forgotten locks, unless the pool went through
 // [Quarantine].
+//
+// A pool does not tell where it leads. So give [WithAddress], unless you give Quarantine: otherwise errors
+// can't name the server.
 func New(pool *client.Pool, opts ...redisstore.Option) *redisstore.Store {
 	if e := driver.RefuseNil(pool); e != nil {
 		return redisstore.New(e, opts...)
 	}
-	return redisstore.New(newExecutor(pool, ""), opts...)
+	return redisstore.New(newExecutor(pool, redisstore.Address(opts...)), opts...)
 }
+
+// WithAddress says where the server of a pool is (host:port), for the texts of errors.
+func WithAddress(addr string) redisstore.Option { return redisstore.At(addr) }
 
 // Open makes a pool of connections to addr (host:port) with options fit for locks, and returns a
 // store on it together with the pool, for the caller to close. The options in dial come after these

@@ -20,8 +20,9 @@ type config struct {
 	isStrict   bool               // it was given
 	keeps      bool               // WithServerThatForgetsNothing
 	scriptless bool
-	replicas   int   // that must acknowledge; 0: none
-	wait       []any // the WAIT for them
+	addr       string // of the server; empty: only the client library may tell
+	replicas   int    // that must acknowledge; 0: none
+	wait       []any  // the WAIT for them
 	invalid    error
 }
 
@@ -147,6 +148,17 @@ func configure(opts []Option) config {
 
 // Observed is for adapters: an option for the stores on the client whose connections q sees.
 func Observed(q *driver.Quarantine) Option { return func(c *config) { c.quarantine = q } }
+
+// ObservedAt is Observed for a client library that does not tell where its connections lead: to addr.
+func ObservedAt(addr string, q *driver.Quarantine) Option {
+	return func(c *config) { c.quarantine, c.addr = q, addr }
+}
+
+// At is for adapters: an option that says where the server is.
+func At(addr string) Option { return func(c *config) { c.addr = addr } }
+
+// Address is for adapters: the address that opts give; empty: none.
+func Address(opts ...Option) string { return configure(opts).addr }
 
 // Invalid is for adapters: an option with which every call fails because of bad input. Why names
 // it.

@@ -294,6 +294,7 @@ func ends(t testing.TB, addr string, ttl time.Duration, over func(addr string) l
 	if r.err == nil || errors.Is(r.err, locker.ErrHeld) || errors.Is(r.err, context.DeadlineExceeded) || outcome.Unsent(r.err) || outcome.Permanent(r.err) {
 		t.Errorf("TryLock = %v, %v; want an unknown outcome", r.l, r.err)
 	}
+	names(t, r.err, proxy)
 	want := ttl + overdue + 4*still // attempts over a good connection may be given up, too
 	if r.at > want {
 		t.Errorf("TryLock returned after %v; want it within %v", r.at, want)
@@ -426,6 +427,14 @@ func warm(t testing.TB, c *locker.Client, key string) {
 	t.Fatal("no release was confirmed")
 }
 
+// names fails if an error does not name the server.
+func names(t testing.TB, err error, server *Proxy) {
+	t.Helper()
+	if !strings.Contains(fmt.Sprint(err), server.Addr()) {
+		t.Errorf("%v does not name %s", err, server.Addr())
+	}
+}
+
 // looks is about calls without a deadline that no lease ends, all at once. through makes them, by way
 // of the proxy.
 func looks(t *testing.T, addr string, through func(addr string) map[string]func(context.Context) error) {
@@ -463,6 +472,7 @@ func looks(t *testing.T, addr string, through func(addr string) map[string]func(
 			if r.name != "Evict" && strings.Contains(fmt.Sprint(r.err), "outcome") {
 				t.Errorf("%s: %v; what only reads has no outcome", r.name, r.err)
 			}
+			names(t, r.err, proxy)
 		case <-late:
 			t.Fatalf("%v: did not end within %v", slices.Sorted(maps.Keys(calls)), bounded.Limit+machine)
 		}
