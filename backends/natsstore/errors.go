@@ -71,7 +71,8 @@ func (e *Error) ErrorType() string {
 type way struct {
 	conn    *nats.Conn
 	isFirst bool
-	end     func() // to be called when the request has ended
+	over    context.Context // of another than the first: see spare
+	end     func()          // to be called when the request has ended
 }
 
 func (w way) error(err error) *Error { return &Error{Server: endpoint(w.conn), Err: err} }

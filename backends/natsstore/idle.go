@@ -117,7 +117,12 @@ func ping(ctx context.Context, conn *nats.Conn) (late bool, _ error) {
 		case <-time.After(testStep):
 		}
 	}
-	return true, context.DeadlineExceeded
+	select {
+	case err := <-answered:
+		return false, err
+	default:
+		return true, context.DeadlineExceeded
+	}
 }
 
 // mayConnectAgain is false if the options of the connection would close it for good.

@@ -33,23 +33,26 @@ type first struct {
 // A doubt is whether the first connection still answers.
 type doubt struct {
 	from    time.Time       // from then on, requests wait until it is settled
-	settled chan struct{}   // closed when it is known whether there is a second connection; under the mutex of first
+	settled chan struct{}   // closed when it is known whether there is a second connection
 	over    context.Context // ends with the doubt: what was sent over the first connection before it has arrived or is lost
 	end     context.CancelFunc
 	after   context.Context // ends when that is so for what was sent during the doubt, too
 	endAll  context.CancelFunc
-	second  atomic.Pointer[second]
+	second  atomic.Pointer[spare]
 }
 
-// A second is a second connection.
-type second struct {
+// A spare is a second connection, or one that takes its place.
+type spare struct {
 	conn     *nats.Conn
 	closed   <-chan struct{}
+	over     context.Context // ends with the connection: what was sent over it has arrived or is lost
+	end      context.CancelFunc
 	requests sync.RWMutex // held for reading by each request
 }
 
-// newFirst copies the options of the connection, without the handlers of the application. The client library
-// would close the second connection when it is silent, and its requests with it: see answering.
+// newFirst copies the options of the connection, without the handlers of the application. If a PING had no
+// answer, the client library would close the second connection, and the requests on it would fail. So the store
+// sends the PINGs: see answering.
 func newFirst(conn *nats.Conn) *first {
 	f := &first{opening: make(chan struct{}, 1), changed: make(chan struct{})}
 	if conn == nil {
@@ -62,7 +65,7 @@ func newFirst(conn *nats.Conn) *first {
 	o.ReconnectToServerCB, o.CustomReconnectDelayCB = nil, nil
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // without one, the client library prints errors
 	o.AllowReconnect, o.RetryOnFailedConnect, o.IgnoreDiscoveredServers = false, false, true
-	o.PingInterval = time.Hour
+	o.PingInterval = time.Hour // in effect never
 	if o.Timeout <= 0 || o.Timeout > dialing {
 		o.Timeout = dialing
 	}
@@ -77,42 +80,40 @@ func (f *first) doubted() (*doubt, <-chan struct{}) {
 	return f.doubt, f.changed
 }
 
-// settling returns the doubt, or nil, and what is closed when it is known whether there is a second connection.
-func (f *first) settling() (*doubt, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.doubt == nil {
-		return nil, nil
-	}
-	return f.doubt, f.doubt.settled
-}
-
 // usable is the second connection, or nil.
-func (d *doubt) usable() *second {
+func (d *doubt) usable() *spare {
 	if d == nil {
 		return nil
 	}
-	if second := d.second.Load(); second != nil && !second.conn.IsClosed() {
-		return second
+	c := d.second.Load()
+	if c == nil {
+		return nil
 	}
-	return nil
+	select {
+	case <-c.closed: // IsClosed would wait for a write that is stuck
+		return nil
+	default:
+		return c
+	}
 }
 
 // via returns the way of the next request. It waits while a second connection is being opened.
 func (s *Store) via(ctx context.Context) (way, error) {
-	d, settled := s.first.settling()
+	d, _ := s.first.doubted()
 	if d == nil {
 		return s.own(), nil
 	}
 	if !time.Now().Before(d.from) {
 		select {
-		case <-settled:
+		case <-d.settled:
 		case <-ctx.Done():
 			return way{}, s.over(ctx)
 		}
 	}
-	if second := d.usable(); second != nil && second.requests.TryRLock() { // else it is being closed
-		return way{conn: second.conn, end: second.requests.RUnlock}, nil
+	for c := d.usable(); c != nil; c = d.usable() {
+		if c.requests.TryRLock() { // else it is being closed, and another has its place
+			return way{conn: c.conn, over: c.over, end: c.requests.RUnlock}, nil
+		}
 	}
 	return s.own(), nil
 }
@@ -123,8 +124,8 @@ func (s *Store) own() way { return way{conn: s.conn, isFirst: true, end: func() 
 // best is the connection for what needs no answer.
 func (s *Store) best() *nats.Conn {
 	d, _ := s.first.doubted()
-	if second := d.usable(); second != nil {
-		return second.conn
+	if c := d.usable(); c != nil {
+		return c.conn
 	}
 	return s.conn
 }
@@ -146,7 +147,7 @@ func (s *Store) left(err error, began time.Time) error {
 	return onTheWay{err, d.after}
 }
 
-// onTheWay is the error of a request that may still arrive over the first connection.
+// onTheWay is the error of a request that may still arrive over its connection.
 type onTheWay struct {
 	error
 	over context.Context
@@ -174,9 +175,9 @@ func (s *Store) ask(from time.Time) (d *doubt, begun bool) {
 // settle ends a doubt. Nothing but a PING is sent for it.
 func (s *Store) settle(d *doubt) {
 	servers := make(chan []string, 1)
-	answered, answers := context.WithCancel(context.Background())
+	answered, cancel := context.WithCancel(context.Background())
 	go func() { // what asks the connection for anything may wait until it takes more bytes
-		defer answers()
+		defer cancel()
 		servers <- serversOf(s.conn)
 		s.answers()
 	}()
@@ -188,8 +189,8 @@ func (s *Store) settle(d *doubt) {
 	}
 	s.switched(func() { s.first.doubt = nil })
 	d.end()
-	if second := d.second.Load(); second != nil {
-		second.close()
+	if c := d.second.Swap(nil); c != nil {
+		c.close()
 	}
 	s.answers()
 	d.endAll()
@@ -241,10 +242,11 @@ func serversOf(conn *nats.Conn) (all []string) {
 	return append(all, last...)
 }
 
-// cover keeps a second connection open until the first has answered.
+// cover keeps a second connection open until the first has answered. One that falls silent as well is kept until
+// another is open, and closed after its last request: the server may only be slow.
 func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []string) {
 	settled := sync.OnceFunc(func() { close(d.settled) })
-	defer func() { settled() }()
+	defer settled()
 	opts := s.first.opts
 	select {
 	case all := <-servers:
@@ -253,82 +255,101 @@ func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []strin
 		}
 	default: // the connection takes no more bytes: the servers that it was made with are as good
 	}
-	for pause := redial; ; {
-		second := s.dial(answered, opts)
-		if second != nil {
+	var c, before *spare
+	for pause := redial; ; pause = min(2*pause, redials) {
+		if before != nil && !before.ends(answered) {
+			return
+		}
+		next := s.dial(answered, opts)
+		if next != nil {
 			// A server that forgot its last messages in a power cut gives their sequences again.
 			s.grants.clear()
-			s.switched(func() { d.second.Store(second) })
+			s.switched(func() { d.second.Store(next) })
+			if c != nil {
+				go c.close()
+			}
+			c, before, pause = next, c, redial
 		}
 		settled()
-		if second != nil {
-			second.answering(answered)
+		if c != nil {
+			heard, isSilent := c.watch(answered)
 			if answered.Err() != nil {
 				return
 			}
-			if pause = redial; !second.conn.IsClosed() { // it is silent: calls wait for the next one
-				next := make(chan struct{})
-				s.switched(func() { d.settled = next; d.second.Store(nil) })
-				settled = sync.OnceFunc(func() { close(next) })
-				go second.close()
+			if isSilent && (next != nil || heard) {
 				continue
 			}
+			// It has ended; or it is silent and the dial failed, as at a limit of connections: then it makes room.
+			s.switched(func() { d.second.Store(nil) })
+			go c.close()
+			c, before = nil, c
 		}
 		select {
 		case <-time.After(pause):
 		case <-answered.Done():
 			return
 		}
-		pause = min(2*pause, redials)
 	}
 }
 
-// answering returns when the second connection is closed, or has been silent for a second: then the next
-// request takes another. Those that were sent may still be answered, as by a server that is slow.
-func (c *second) answering(first context.Context) {
+// watch sends PINGs until one has no answer for a second (silent), the connection has ended, or the first one has
+// answered. heard says that an earlier PING was answered.
+func (c *spare) watch(answered context.Context) (heard, silent bool) {
 	for {
 		select {
 		case <-time.After(time.Second):
 		case <-c.closed:
-			return
-		case <-first.Done():
-			return
+			return heard, false
+		case <-answered.Done():
+			return heard, false
 		}
-		before := c.conn.Stats().InMsgs
-		if late, _ := ping(first, c.conn); late && c.conn.Stats().InMsgs == before {
-			return
+		late, err := ping(answered, c.conn)
+		if late {
+			return heard, true
 		}
+		heard = heard || err == nil
 	}
 }
 
-// close waits for the last request.
-func (c *second) close() {
+// ends waits for the end of a connection that is being closed. It is false if the first one has answered before.
+func (c *spare) ends(answered context.Context) bool {
+	select {
+	case <-c.over.Done():
+		return true
+	case <-answered.Done():
+		return false
+	}
+}
+
+// close waits for the last request. There is none after it.
+func (c *spare) close() {
 	c.requests.Lock()
-	defer c.requests.Unlock()
 	c.conn.Close()
+	c.end()
 }
 
 // dial opens a connection, one at a time. It returns nil if it can't, or when the first one has answered.
-func (s *Store) dial(answered context.Context, opts nats.Options) *second {
+func (s *Store) dial(answered context.Context, opts nats.Options) *spare {
 	select {
 	case s.first.opening <- struct{}{}:
 	case <-answered.Done():
 		return nil
 	}
-	opened := make(chan *second)
+	opened := make(chan *spare)
 	go func() {
 		defer func() { <-s.first.opening }()
 		closed := make(chan struct{})
 		opts.ClosedCB = func(*nats.Conn) { close(closed) }
-		var c *second
+		var c *spare
 		if conn, err := opts.Connect(); err == nil {
-			c = &second{conn: conn, closed: closed}
+			c = &spare{conn: conn, closed: closed}
+			c.over, c.end = context.WithCancel(context.Background())
 		}
 		select {
 		case opened <- c:
 		case <-answered.Done():
 			if c != nil {
-				c.conn.Close()
+				c.close()
 			}
 		}
 	}()

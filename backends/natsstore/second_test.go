@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-go/lockstep/strategies/single"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // named counts the connections that a server has for a name.
@@ -230,7 +231,7 @@ func roundTrips(conn *nats.Conn) (slowest func() time.Duration) {
 type holding struct {
 	mu    sync.Mutex
 	made  []*held
-	alone bool // it makes one only
+	alone bool // it makes no other
 
 	refused int // connections
 }
@@ -256,6 +257,13 @@ func (h *holding) Dial(network, addr string) (net.Conn, error) {
 	}
 	h.made = append(h.made, &held{Conn: c, by: h})
 	return h.made[len(h.made)-1], nil
+}
+
+// refuse has it make no more connections.
+func (h *holding) refuse() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.alone = true
 }
 
 func (h *holding) tried() int {
@@ -290,9 +298,36 @@ func (h *holding) set(t testing.TB, which int, hold bool) {
 }
 
 // The connection answers again, and the server carries out what it was sent long ago. By then the cleanup
-// of it was answered over the second connection, and confirmed for the last time.
+// of it was answered over the next connection, and confirmed for the last time.
 func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	t.Parallel()
+	t.Run("the first", func(t *testing.T) {
+		t.Parallel()
+		late(t, 0)
+	})
+	t.Run("the second", func(t *testing.T) {
+		t.Parallel()
+		trial.WhileBusy(t, unansweredFor, func(t testing.TB, _ time.Duration) { late(t, 1) })
+	})
+}
+
+// stored counts the messages that the stream has ever taken.
+func stored(t testing.TB, conn *nats.Conn) uint64 {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.Stream(t.Context(), "LOCKSTEP")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
+}
+
+// late is about a grant that comes late over a connection.
+func late(t testing.TB, which int) {
+	t.Helper()
 	s, wire := run(t), new(holding)
 	direct := dial(t, s.ClientURL())
 	if err := natsstore.New(direct).Install(trial.Patient(t), 1); err != nil {
@@ -301,7 +336,12 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
 	grant(t, store, "warm", "token", 20*time.Second)
 	answered(t, s, store)
-	wire.set(t, 0, true)
+	for i := range which {
+		wire.set(t, i, true)
+		unanswered(t, store, unansweredFor)
+		grant(t, store, "next", "token", 20*time.Second)
+	}
+	wire.set(t, which, true)
 	const confirmations = 3 // of package cleanup
 	var looks atomic.Int64  // at the key, of calls that remove it
 	if _, err := direct.Subscribe("$JS.API.STREAM.MSG.GET.LOCKSTEP", func(m *nats.Msg) {
@@ -314,26 +354,25 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	if err := direct.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := locker.New(single.New(store), locker.WithTTL(25*time.Second)).TryLock(ctx, "key"); err == nil {
+	tried := make(chan error, 1)
+	go func() {
+		_, err := locker.New(single.New(store), locker.WithTTL(25*time.Second)).TryLock(ctx, "key")
+		tried <- err
+	}()
+	eventually(t, "there is another connection", func() bool {
+		go func() { _, _ = store.ExpireIf(t.Context(), "warm", "token", 20*time.Second) }() // keeps this one open
+		return named(t, s, "app lockstep") == which+1
+	})
+	cancel() // the cleanup goes over the other connection
+	if err := <-tried; err == nil {
 		t.Fatal("TryLock: no error")
 	}
-	eventually(t, "there is a second connection", func() bool { return named(t, s, "app lockstep") == 1 })
 	eventually(t, "the cleanup is confirmed for the last time", func() bool { return looks.Load() >= 1+confirmations })
-	came := make(chan *nats.Msg, 1)
-	if _, err := direct.ChanSubscribe("lockstep.lock.key", came); err != nil {
-		t.Fatal(err)
-	}
-	if err := direct.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	wire.set(t, 0, false)
-	select {
-	case <-came:
-	case <-time.After(patience):
-		t.Fatal("the late grant did not come: the scene was not played")
-	}
+	before := stored(t, direct)
+	wire.set(t, which, false)
+	eventually(t, "the late grant comes", func() bool { return stored(t, direct) > before })
 	for arrived := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		state, err := natsstore.New(direct).Inspect(t.Context(), "key")
 		if err == nil && state.Holding == 0 {
@@ -375,13 +414,72 @@ func TestCallsOverASecondConnectionThatIsSlowAreAnswered(t *testing.T) {
 			t.Fatalf("a call over the second connection ended before it was answered: %v", err)
 		default:
 		}
-		grant(t, store, "third", "token", 20*time.Second)
+		eventually(t, "a call goes over the third connection", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			ok, err := store.ExpireIf(ctx, "warm", "token", 20*time.Second)
+			return ok && err == nil
+		})
 		wire.set(t, 1, false)
 		if err := <-slow; err != nil {
 			t.Error(err)
 		}
 		eventually(t, "the second connection is closed after its last call", func() bool { return named(t, s, "app lockstep") == 1 })
 		grant(t, store, "fourth", "token", 20*time.Second)
+	})
+}
+
+// The second connection pauses, and the server takes no other one: calls go on over it.
+func TestASecondConnectionThatPausesIsKeptIfThereIsNoOther(t *testing.T) {
+	t.Parallel()
+	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
+		s, wire := run(t), &holding{}
+		if err := natsstore.New(dial(t, s.ClientURL())).Install(trial.Patient(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
+		grant(t, store, "warm", "token", 20*time.Second)
+		answered(t, s, store)
+		wire.set(t, 0, true)
+		unanswered(t, store, limit)
+		grant(t, store, "second", "token", 20*time.Second)
+		wire.refuse()
+		wire.set(t, 1, true)
+		eventually(t, "a third connection is tried", func() bool { return wire.tried() > 0 })
+		wire.set(t, 1, false)
+		for range 6 {
+			if ok, err := store.ExpireIf(t.Context(), "second", "token", 20*time.Second); !ok || err != nil {
+				t.Fatalf("ExpireIf = %v, %v", ok, err)
+			}
+		}
+		if n := named(t, s, "app lockstep"); n != 1 {
+			t.Errorf("%d second connections", n)
+		}
+	})
+}
+
+// The second connection is silent for good, and the server takes no third one beside it.
+func TestASilentSecondConnectionMakesRoomForTheNext(t *testing.T) {
+	t.Parallel()
+	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
+		s, wire := run(t, func(o *server.Options) { o.MaxConn = 2 }), &holding{}
+		conn := dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app"))
+		store := natsstore.New(conn)
+		if err := store.Install(trial.Patient(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		grant(t, store, "warm", "token", 20*time.Second)
+		answered(t, s, store)
+		wire.set(t, 0, true)
+		unanswered(t, store, limit)
+		grant(t, store, "second", "token", 20*time.Second)
+		wire.set(t, 1, true)
+		eventually(t, "a call goes over the next connection", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			ok, err := store.ExpireIf(ctx, "warm", "token", 20*time.Second)
+			return ok && err == nil
+		})
 	})
 }
 

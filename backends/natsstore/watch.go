@@ -36,7 +36,7 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	go func() {
 		defer s.conn.RemoveStatusListener(connected)
 		defer func() { _ = sub.Unsubscribe() }()
-		var last *second
+		var last *spare
 		var also *nats.Subscription
 		defer func() { _ = also.Unsubscribe() }() // without one it fails
 		for {

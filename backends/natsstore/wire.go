@@ -207,10 +207,13 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 	got, err := w.conn.RequestMsgWithContext(limited, m)
 	if err != nil {
 		err = w.explain(ctx, m.Subject, before, err)
-		if w.isFirst && limited.Err() != nil && !backends.Permanent(err) {
+		switch {
+		case limited.Err() == nil || backends.Permanent(err):
+			return err
+		case w.isFirst:
 			return s.left(err, began)
 		}
-		return err
+		return onTheWay{err, w.over}
 	}
 	heard()
 	if err := json.Unmarshal(got.Data, reply); err != nil {
