@@ -52,7 +52,7 @@ type spare struct {
 
 // newFirst copies the options of the connection, without the handlers of the application. If a PING had no
 // answer, the client library would close the second connection, and the requests on it would fail. So the store
-// sends the PINGs: see answering.
+// sends the PINGs: see watch.
 func newFirst(conn *nats.Conn) *first {
 	f := &first{opening: make(chan struct{}, 1), changed: make(chan struct{})}
 	if conn == nil {
