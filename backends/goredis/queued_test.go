@@ -411,3 +411,50 @@ func TestStoresWithoutQueues(t *testing.T) {
 		})
 	}
 }
+
+// A waiter was woken, and did not come. Whoever makes the next attempt, in any order, gives the room to the next
+// waiter, whether it enters or not.
+func TestRoomOfAReservationThatHasEndedIsGivenOn(t *testing.T) {
+	t.Parallel()
+	const queued, reserved = "{b}:\x00queue", "{b}:\x00reserved"
+	for name, limit := range map[string]int{"by one that is refused": 1, "by one that enters": 4} {
+		c := dial(t, &client.Options{Addr: redistest.Start(t).Addr()})
+		s := goredis.New(c)
+		enter := func(token, waiter string, limit int) backends.Result {
+			r, err := s.Enter(t.Context(), "b", token, 20*time.Second, backends.Admission{Limit: limit, Turn: backends.Turn{Waiter: waiter}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		for _, token := range []string{"one", "two", "three", "four"} {
+			if r := enter(token, "", 4); !r.OK {
+				t.Fatalf("Enter of %s = %+v", token, r)
+			}
+		}
+		for i, waiter := range []string{"gone", "next"} {
+			if err := s.WatchQueued(t.Context(), "b", waiter, func() {}); err != nil {
+				t.Fatal(err)
+			}
+			if r := enter("of "+waiter, waiter, 4); r.OK || r.Position != i+1 {
+				t.Fatalf("Enter of %s = %+v; want position %d", waiter, r, i+1)
+			}
+		}
+		next := c.ZRange(t.Context(), queued, 1, 1).Val()[0]
+		if ok, err := s.Leave(t.Context(), "b", "four"); !ok || err != nil {
+			t.Fatalf("Leave = %v, %v", ok, err)
+		}
+		all := c.ZRange(t.Context(), reserved, 0, -1).Val()
+		if len(all) != 1 || !strings.HasPrefix(all[0], "gone@") {
+			t.Fatalf("reservations: %q", all)
+		}
+		c.ZAdd(t.Context(), reserved, client.Z{Member: all[0], Score: 1}) // it has ended
+		c.ZRem(t.Context(), "b", "three")                                 // so that there is room for two
+		if r := enter("other", "", limit); r.OK != (limit == 4) {
+			t.Errorf("%s: Enter = %+v", name, r)
+		}
+		if all := c.ZRange(t.Context(), reserved, 0, -1).Val(); !slices.Equal(all, []string{next}) {
+			t.Errorf("%s: reservations: %q; want that of the next waiter", name, all)
+		}
+	}
+}
