@@ -328,19 +328,11 @@ func stored(t testing.TB, conn *nats.Conn) uint64 {
 // late is about a grant that comes late over a connection.
 func late(t testing.TB, which int) {
 	t.Helper()
-	s, wire := run(t), new(holding)
+	store, s, wire := overFirst(t)
+	if which == 1 {
+		fallSilent(t, store, wire, unansweredFor)
+	}
 	direct := dial(t, s.ClientURL())
-	if err := natsstore.New(direct).Install(trial.Patient(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
-	grant(t, store, "warm", "token", 20*time.Second)
-	answered(t, s, store)
-	for i := range which {
-		wire.set(t, i, true)
-		unanswered(t, store, unansweredFor)
-		grant(t, store, "next", "token", 20*time.Second)
-	}
 	wire.set(t, which, true)
 	const confirmations = 3 // of package cleanup
 	var looks atomic.Int64  // at the key, of calls that remove it
@@ -384,21 +376,42 @@ func late(t testing.TB, which int) {
 	}
 }
 
+// overSecond is a store whose connection, named app, has fallen silent under a grant with so much time, and that
+// has held "second" over a second connection since.
+func overSecond(t testing.TB, limit time.Duration, change ...func(*server.Options)) (*natsstore.Store, *server.Server, *holding) {
+	t.Helper()
+	store, s, wire := overFirst(t, change...)
+	fallSilent(t, store, wire, limit)
+	return store, s, wire
+}
+
+// overFirst is a store whose connection, named app, answers.
+func overFirst(t testing.TB, change ...func(*server.Options)) (*natsstore.Store, *server.Server, *holding) {
+	t.Helper()
+	s, wire := run(t, change...), new(holding)
+	store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
+	if err := store.Install(trial.Patient(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, store, "warm", "token", 20*time.Second)
+	answered(t, s, store)
+	return store, s, wire
+}
+
+// fallSilent makes the first connection silent.
+func fallSilent(t testing.TB, store *natsstore.Store, wire *holding, limit time.Duration) {
+	t.Helper()
+	wire.set(t, 0, true)
+	unanswered(t, store, limit)
+	grant(t, store, "second", "token", 20*time.Second)
+}
+
 // The server is slow, and a second connection as silent as the first. What was sent over it is answered in the
 // end. Calls that come meanwhile go over a third one.
 func TestCallsOverASecondConnectionThatIsSlowAreAnswered(t *testing.T) {
 	t.Parallel()
 	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
-		s, wire := run(t), new(holding)
-		if err := natsstore.New(dial(t, s.ClientURL())).Install(trial.Patient(t), 1); err != nil {
-			t.Fatal(err)
-		}
-		store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
-		grant(t, store, "warm", "token", 20*time.Second)
-		answered(t, s, store)
-		wire.set(t, 0, true)
-		unanswered(t, store, limit)
-		grant(t, store, "second", "token", 20*time.Second)
+		store, s, wire := overSecond(t, limit)
 		wire.set(t, 1, true)
 		slow := make(chan error, 1)
 		go func() {
@@ -433,16 +446,7 @@ func TestCallsOverASecondConnectionThatIsSlowAreAnswered(t *testing.T) {
 func TestASecondConnectionThatPausesIsKeptIfThereIsNoOther(t *testing.T) {
 	t.Parallel()
 	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
-		s, wire := run(t), &holding{}
-		if err := natsstore.New(dial(t, s.ClientURL())).Install(trial.Patient(t), 1); err != nil {
-			t.Fatal(err)
-		}
-		store := natsstore.New(dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app")))
-		grant(t, store, "warm", "token", 20*time.Second)
-		answered(t, s, store)
-		wire.set(t, 0, true)
-		unanswered(t, store, limit)
-		grant(t, store, "second", "token", 20*time.Second)
+		store, s, wire := overSecond(t, limit)
 		wire.refuse()
 		wire.set(t, 1, true)
 		eventually(t, "a third connection is tried", func() bool { return wire.tried() > 0 })
@@ -462,17 +466,7 @@ func TestASecondConnectionThatPausesIsKeptIfThereIsNoOther(t *testing.T) {
 func TestASilentSecondConnectionMakesRoomForTheNext(t *testing.T) {
 	t.Parallel()
 	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
-		s, wire := run(t, func(o *server.Options) { o.MaxConn = 2 }), &holding{}
-		conn := dial(t, s.ClientURL(), nats.SetCustomDialer(wire), nats.Name("app"))
-		store := natsstore.New(conn)
-		if err := store.Install(trial.Patient(t), 1); err != nil {
-			t.Fatal(err)
-		}
-		grant(t, store, "warm", "token", 20*time.Second)
-		answered(t, s, store)
-		wire.set(t, 0, true)
-		unanswered(t, store, limit)
-		grant(t, store, "second", "token", 20*time.Second)
+		store, _, wire := overSecond(t, limit, func(o *server.Options) { o.MaxConn = 2 })
 		wire.set(t, 1, true)
 		eventually(t, "a call goes over the next connection", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
