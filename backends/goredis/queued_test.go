@@ -412,12 +412,12 @@ func TestStoresWithoutQueues(t *testing.T) {
 	}
 }
 
-// A waiter was woken, and did not come. Whoever makes the next attempt, in any order, gives the room to the next
-// waiter, whether it enters or not.
+// A waiter that was woken made no attempt, and its reservation has ended. The next attempt of any caller reserves
+// the room for the next waiter, whether that attempt is granted or refused.
 func TestRoomOfAReservationThatHasEndedIsGivenOn(t *testing.T) {
 	t.Parallel()
 	const queued, reserved = "{b}:\x00queue", "{b}:\x00reserved"
-	for name, limit := range map[string]int{"by one that is refused": 1, "by one that enters": 4} {
+	for name, limit := range map[string]int{"an attempt that is refused": 1, "an attempt that is granted": 4} {
 		c := dial(t, &client.Options{Addr: redistest.Start(t).Addr()})
 		s := goredis.New(c)
 		enter := func(token, waiter string, limit int) backends.Result {
@@ -446,7 +446,7 @@ func TestRoomOfAReservationThatHasEndedIsGivenOn(t *testing.T) {
 		}
 		all := c.ZRange(t.Context(), reserved, 0, -1).Val()
 		if len(all) != 1 || !strings.HasPrefix(all[0], "gone@") {
-			t.Fatalf("reservations: %q", all)
+			t.Fatalf("the reservations are %q; want one, for the waiter named gone", all)
 		}
 		c.ZAdd(t.Context(), reserved, client.Z{Member: all[0], Score: 1}) // it has ended
 		c.ZRem(t.Context(), "b", "three")                                 // so that there is room for two
@@ -454,7 +454,7 @@ func TestRoomOfAReservationThatHasEndedIsGivenOn(t *testing.T) {
 			t.Errorf("%s: Enter = %+v", name, r)
 		}
 		if all := c.ZRange(t.Context(), reserved, 0, -1).Val(); !slices.Equal(all, []string{next}) {
-			t.Errorf("%s: reservations: %q; want that of the next waiter", name, all)
+			t.Errorf("%s: the reservations are %q; want one, for the waiter named next", name, all)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (e *Error) ErrorType() string {
 type way struct {
 	conn    *nats.Conn
 	isFirst bool
-	over    context.Context // of another than the first: see spare
+	over    context.Context // nil for the first connection; else see spare
 	end     func()          // to be called when the request has ended
 }
 

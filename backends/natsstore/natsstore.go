@@ -150,8 +150,8 @@ var (
 // connection with the options of the first, without its handlers. Its name is that of the first with
 // " lockstep" behind. All calls go over it until the first one answers again, or the client library has made
 // it again. If a PING over the second has no answer within a second either, the next calls take another, and
-// those that were sent over it go on to wait: so the user needs room for four connections at most. If the
-// server lets the user open no other one, calls go on over the one there is.
+// those that were sent over it go on to wait. So leave room for three connections more. If the server lets the
+// user open no other one, calls go on over the one there is.
 func New(conn *nats.Conn, opts ...Option) *Store {
 	s := &Store{conn: conn, rests: newRests(), first: newFirst(conn), config: config{stream: "LOCKSTEP", subject: "lockstep", maxTTL: backends.DefaultMaxTTL}}
 	for _, opt := range opts {

@@ -242,8 +242,8 @@ func serversOf(conn *nats.Conn) (all []string) {
 	return append(all, last...)
 }
 
-// cover keeps a second connection open until the first has answered. One that falls silent as well is kept until
-// another is open, and closed after its last request: the server may only be slow.
+// cover keeps a second connection open until the first has answered. If that falls silent as well, the server
+// may only be slow: it is kept until another is open, and closed after its last request.
 func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []string) {
 	settled := sync.OnceFunc(func() { close(d.settled) })
 	defer settled()
@@ -279,7 +279,7 @@ func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []strin
 			if isSilent && (next != nil || heard) {
 				continue
 			}
-			// It has ended; or it is silent and the dial failed, as at a limit of connections: then it makes room.
+			// It has ended; or it is silent and the dial failed, and it makes room, as at a limit of connections.
 			s.switched(func() { d.second.Store(nil) })
 			go c.close()
 			c, before = nil, c
@@ -292,8 +292,8 @@ func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []strin
 	}
 }
 
-// watch sends PINGs until one has no answer for a second (silent), the connection has ended, or the first one has
-// answered. heard says that an earlier PING was answered.
+// watch sends PINGs until one has no answer for a second (silent), the connection has ended, or the first one
+// has answered. heard says that an earlier PING was answered.
 func (c *spare) watch(answered context.Context) (heard, silent bool) {
 	for {
 		select {
@@ -311,7 +311,7 @@ func (c *spare) watch(answered context.Context) (heard, silent bool) {
 	}
 }
 
-// ends waits for the end of a connection that is being closed. It is false if the first one has answered before.
+// ends waits for the end of a connection that is being closed. It is false if the first one answers sooner.
 func (c *spare) ends(answered context.Context) bool {
 	select {
 	case <-c.over.Done():

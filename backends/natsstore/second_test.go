@@ -303,11 +303,11 @@ func TestAGrantThatASilentConnectionBringsLateIsRemoved(t *testing.T) {
 	t.Parallel()
 	t.Run("the first", func(t *testing.T) {
 		t.Parallel()
-		late(t, 0)
+		late(t, 0, unansweredFor)
 	})
 	t.Run("the second", func(t *testing.T) {
 		t.Parallel()
-		trial.WhileBusy(t, unansweredFor, func(t testing.TB, _ time.Duration) { late(t, 1) })
+		trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) { late(t, 1, limit) })
 	})
 }
 
@@ -325,12 +325,12 @@ func stored(t testing.TB, conn *nats.Conn) uint64 {
 	return s.CachedInfo().State.LastSeq
 }
 
-// late is about a grant that comes late over a connection.
-func late(t testing.TB, which int) {
+// late is about a grant that comes late over a connection: the first (0) or the second (1).
+func late(t testing.TB, which int, limit time.Duration) {
 	t.Helper()
 	store, s, wire := overFirst(t)
 	if which == 1 {
-		fallSilent(t, store, wire, unansweredFor)
+		fallSilent(t, store, wire, limit)
 	}
 	direct := dial(t, s.ClientURL())
 	wire.set(t, which, true)
@@ -353,10 +353,12 @@ func late(t testing.TB, which int) {
 		_, err := locker.New(single.New(store), locker.WithTTL(25*time.Second)).TryLock(ctx, "key")
 		tried <- err
 	}()
-	eventually(t, "there is another connection", func() bool {
-		go func() { _, _ = store.ExpireIf(t.Context(), "warm", "token", 20*time.Second) }() // keeps this one open
-		return named(t, s, "app lockstep") == which+1
-	})
+	go func() { // calls that have no answer keep the connection open
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			go func() { _, _ = store.ExpireIf(t.Context(), "warm", "token", 20*time.Second) }()
+		}
+	}()
+	eventually(t, "there is another connection", func() bool { return named(t, s, "app lockstep") == which+1 })
 	cancel() // the cleanup goes over the other connection
 	if err := <-tried; err == nil {
 		t.Fatal("TryLock: no error")
@@ -376,8 +378,8 @@ func late(t testing.TB, which int) {
 	}
 }
 
-// overSecond is a store whose connection, named app, has fallen silent under a grant with so much time, and that
-// has held "second" over a second connection since.
+// overSecond is a store whose connection, named app, has fallen silent under a grant with so much time. It has
+// granted "second" over a second connection since.
 func overSecond(t testing.TB, limit time.Duration, change ...func(*server.Options)) (*natsstore.Store, *server.Server, *holding) {
 	t.Helper()
 	store, s, wire := overFirst(t, change...)
