@@ -11,8 +11,9 @@ import (
 	"github.com/lockstep-go/lockstep/internal/outcome"
 )
 
-// over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it. cause, left, stopped
-// and told are set once, together: whoever has set them, or has waited for that, reads them without the mutex.
+// over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it. cause, left,
+// stopped and told are set once, all four at the same time. From then on the goroutine that has set them,
+// and those that have waited for it, read them without the mutex.
 //
 // A Release is sent
 //   - by Unlock, which takes the answer and repeats the call: see release.go. Before the minimum hold is

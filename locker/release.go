@@ -91,7 +91,8 @@ const (
 
 // unlocking is the release of a hold. Every Unlock waits for it. The mutex of the hold guards it.
 //
-// Before the end of a minimum hold, what is sent, and sent again, is an Extend in place of a Release: see keep.
+// Before the end of a minimum hold, what is sent, and sent again, is an Extend in place of a Release:
+// see keep.
 type unlocking struct {
 	begun, over bool
 	again       bool          // it goes on in the background
@@ -242,8 +243,8 @@ func (h *hold) giveUpRelease() {
 	}
 }
 
-// sendLast sends the last call of a hold once: Release or, before the end of a minimum hold, an Extend. An answer is
-// the result of Unlock; without one, it returns the error.
+// sendLast sends the last call of a hold once: Release or, before the end of a minimum hold, an Extend. An
+// answer is the result of Unlock; without one, it returns the error.
 func (h *hold) sendLast(ctx context.Context) (again error) {
 	h.mu.Lock()
 	if h.unlock.over {
@@ -270,7 +271,8 @@ func (h *hold) sendLast(ctx context.Context) (again error) {
 	}
 	sent := h.unlock.sent
 	if !errors.Is(err, ErrLost) {
-		if h.extensions.failed == nil || !outcome.Unsent(err) { // that a later one was not sent says nothing of the first
+		// that a later one was not sent says nothing of the first
+		if h.extensions.failed == nil || !outcome.Unsent(err) {
 			h.extensions.failed = err
 		}
 		h.mu.Unlock()

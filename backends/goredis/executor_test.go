@@ -109,7 +109,7 @@ func show(q *driver.Quarantine, run string) {
 func watched() (*driver.Quarantine, node) {
 	q := driver.NewQuarantine()
 	q.PerNode()
-	redisstore.New(driver.Refuse(errUnanswered), redisstore.Observed(q))
+	redisstore.New(driver.Refuse(errUnanswered), redisstore.Observed("", q))
 	show(q, "A")
 	return q, node{q, "a:1"}
 }

@@ -50,7 +50,7 @@ func Quarantine[O client.Options | client.FailoverOptions | client.ClusterOption
 			return c
 		}
 	}
-	return redisstore.Observed(q)
+	return redisstore.Observed("", q)
 }
 
 type (

@@ -41,7 +41,7 @@ func Quarantine(pool *client.Pool, addr string) redisstore.Option {
 		}
 		return c, nil
 	}
-	return redisstore.ObservedAt(addr, q)
+	return redisstore.Observed(addr, q)
 }
 
 func ask(ctx context.Context, c client.Conn) (info string, err error) {

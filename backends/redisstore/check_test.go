@@ -63,7 +63,7 @@ func TestCheckReturnsAReplyThatEveryCommandGets(t *testing.T) {
 func TestAServerThatTellsNoINFOIsUnsafeForWhoeverCountsOnQuarantine(t *testing.T) {
 	for unsafe, opts := range map[bool][]Option{
 		false: nil,
-		true:  {Observed(new(driver.Quarantine))},
+		true:  {Observed("", new(driver.Quarantine))},
 	} {
 		r, err := New(talks{answers: map[string]any{"TIME": []any{"1", "0"}}}, opts...).Check(t.Context())
 		if err != nil || (r.Err() != nil) != unsafe {

@@ -211,7 +211,7 @@ func TestNoWayToAGrantCountsIfQuarantineBegins(t *testing.T) {
 							if shares {
 								exec = pipelined{f}
 							}
-							s := New(exec, append([]Option{WithMaxTTL(longest), Observed(f.q)}, opts...)...)
+							s := New(exec, append([]Option{WithMaxTTL(longest), Observed("", f.q)}, opts...)...)
 							s.turns.Add(&turns.Turn{Key: "key", Waiter: "w", Wake: func() {}})
 							_ = f.q.Saw("", serverA.String(), nil)
 							s.multi.Store(true) // or the first transaction of a store tries MULTI

@@ -146,12 +146,10 @@ func configure(opts []Option) config {
 	return c
 }
 
-// Observed is for adapters: an option for the stores on the client whose connections q sees.
-func Observed(q *driver.Quarantine) Option { return func(c *config) { c.quarantine = q } }
-
-// ObservedAt is Observed for a client library that does not tell where its connections lead: to addr.
-func ObservedAt(addr string, q *driver.Quarantine) Option {
-	return func(c *config) { c.quarantine, c.addr = q, addr }
+// Observed is for adapters: an option for the stores on the client whose connections q sees. They lead to
+// addr; it is empty if the client library tells where they lead.
+func Observed(addr string, q *driver.Quarantine) Option {
+	return func(c *config) { c.addr, c.quarantine = addr, q }
 }
 
 // At is for adapters: an option that says where the server is.

@@ -82,7 +82,7 @@ const longest = 10 * time.Second
 
 func behind(opts ...Option) (*changing, *Store) {
 	l := &changing{q: driver.NewQuarantine()}
-	return l, New(l, append([]Option{WithMaxTTL(longest), Observed(l.q)}, opts...)...)
+	return l, New(l, append([]Option{WithMaxTTL(longest), Observed("", l.q)}, opts...)...)
 }
 
 func grant(t *testing.T, s *Store) (backends.Result, error) {
@@ -145,7 +145,7 @@ func TestQuarantineLastsFromTheObservation(t *testing.T) {
 func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &changing{q: driver.NewQuarantine()}
-		s := New(l, Observed(l.q))
+		s := New(l, Observed("", l.q))
 		l.next = []told{serverA}
 		mustGrant(t, s)
 		l.next = []told{serverB}
@@ -160,7 +160,7 @@ func TestWithoutOptionsQuarantineLastsHalfAMinute(t *testing.T) {
 func TestAMinimumHoldMakesNoQuarantineLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &changing{q: driver.NewQuarantine()}
-		c := locker.New(single.New(New(l, Observed(l.q))))
+		c := locker.New(single.New(New(l, Observed("", l.q))))
 		l.next = []told{serverA}
 		if _, err := c.Lock(t.Context(), "key", locker.WithMinHold(14*time.Minute), locker.WithoutRenewal()); err != nil {
 			t.Fatal(err)
@@ -626,7 +626,7 @@ func TestOneGrantReadsTheClockOfAServerThatForgetsNothingAndTheOthersDoNotWait(t
 	synctest.Test(t, func(t *testing.T) {
 		q := driver.NewQuarantine()
 		grants := says{once: func([]any) (any, error) { return "OK", nil }}
-		s := New(clockless{grants}, Observed(q), WithServerThatForgetsNothing())
+		s := New(clockless{grants}, Observed("", q), WithServerThatForgetsNothing())
 		if err := q.Saw("", serverA.String(), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -318,8 +318,8 @@ func TestSlotsAreReadFromTheReplyOfANode(t *testing.T) {
 }
 
 // The first call after Close finds that the client is closed, and its outcome is unknown. Later calls say
-// "closed" at once: permanent for one server, and not done for a cluster, whose client says the same while a node
-// leaves it.
+// "closed" at once: permanent for one server, and not done for a cluster, whose client says the same while
+// a node leaves it.
 func TestAClosedClientIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		addrs     []string

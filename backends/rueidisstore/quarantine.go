@@ -56,7 +56,7 @@ func Quarantine(o *client.ClientOption) redisstore.Option {
 		}
 		return c, nil
 	}
-	return redisstore.Observed(q)
+	return redisstore.Observed("", q)
 }
 
 // dial is what rueidis does by itself. Besides, its error says that nothing was sent, and its connection

@@ -241,13 +241,12 @@ func IsDemoted(err error) bool { return isRefused(err, "READONLY", "MASTERDOWN")
 // replica, or ended while it was idle.
 func Elsewhere(err error) bool { return err != nil && (IsDemoted(err) || IsUnused(err)) }
 
-// IsMoved tells that the key is on another server of the cluster: what was sent
-// was not done.
+// IsMoved tells that the key is on another server of the cluster: what was sent was not done.
 func IsMoved(err error) bool { return isRefused(err, "MOVED") }
 
 // IsMoving tells that the key is on another server of the cluster or, for now, on its way there: both
-// servers then refuse what needs two keys (TRYAGAIN), or send the client to each other (MOVED, ASK). What was sent
-// was not done.
+// servers then refuse what needs two keys (TRYAGAIN), or send the client to each other (MOVED, ASK). What
+// was sent was not done.
 func IsMoving(err error) bool { return isRefused(err, "MOVED", "ASK", "TRYAGAIN") }
 
 // isRefused tells that nothing was done, and that the server has said so by one of the codes.
