@@ -3,6 +3,8 @@ package laboratory
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
 )
@@ -21,6 +23,10 @@ func paused(ctx context.Context, s *stage) error {
 	hers := s.holdsSince(alice, held)
 	if err := alice.freeze(); err != nil {
 		return err
+	}
+	// Once her lease has ended, her Client releases the lock, as if her process went on.
+	if late := time.Since(held.Expires); late > 0 {
+		return fmt.Errorf("%s was stopped %v after her lease had ended", alice.who, late)
 	}
 	s.tell("Alice", "is stopped")
 	bob, err := s.enter("Bob")
