@@ -38,9 +38,9 @@ func TestNoTokenLeavesTheServerForInspect(t *testing.T) {
 	}
 	seen, labels := "", 0
 	for _, key := range []string{"text", "shared"} {
-		reply, err := c.Do(ctx, scripts.Inspect.Full([]any{
+		reply, err := c.Do(ctx, scripts.Inspect.Full(scripts.Inspect.Call([]any{
 			key, "{" + key + "}:\x00queue", "{" + key + "}:\x00reserved", "{" + key + "}:\x00fence", backends.MaxListed,
-		})...).Result()
+		}))...).Result()
 		if err != nil {
 			t.Fatal(err)
 		}

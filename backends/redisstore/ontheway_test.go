@@ -80,7 +80,7 @@ var digest = func() map[any]any {
 		scripts.Acquire, scripts.Enqueue, scripts.Numbered, scripts.Number, scripts.Enter, scripts.EnterNumbered,
 		scripts.Transfer, scripts.TransferNumbered, scripts.TransferHold, scripts.TransferHoldNumbered,
 	} {
-		all[s.Digest], all[s.Full(nil)[1]] = s.Digest, s.Digest
+		all[s.Digest], all[s.Full(s.Call(nil))[1]] = s.Digest, s.Digest
 	}
 	return all
 }()

@@ -206,7 +206,8 @@ func enqueued(reply any, err error) (r backends.Result, number any, _ error) {
 // pass is DeleteIf. If the lock and its queue can't be used together, it releases the lock alone:
 // the waiters find out when they look.
 func (s *Store) pass(ctx context.Context, l link, key, token string) (bool, error) {
-	reply, err := once(ctx, l, scripts.Pass, s.passing(key, token)...)
+	args := s.passing(key, token)
+	reply, err := once(ctx, l, scripts.Pass, args[:]...)
 	ok, err := s.passed(key, reply, err)
 	if driver.IsMoving(err) || isKeptOut(err) {
 		ok, alone := yes(once(ctx, l, scripts.Release, s.releasing(key, token)...))
@@ -225,9 +226,9 @@ func (s *Store) passed(key string, reply any, err error) (bool, error) {
 	return yes(reply, err)
 }
 
-// passing is what pass.lua is told.
-func (s *Store) passing(key, token string) []any {
-	return []any{key, queueKey(key), token, wakeChannel(key), reservation, s.counted()}
+// passing is what pass.lua is told. An array stays on the stack of its caller.
+func (s *Store) passing(key, token string) [6]any {
+	return [...]any{key, queueKey(key), token, wakeChannel(key), reservation, s.counted()}
 }
 
 // noteKeptOut takes the errors of a call for a lock and its queue, and of one for the lock alone.

@@ -52,18 +52,20 @@ func (l *line) answer(ctx context.Context, send call, args []any, reply any, err
 
 // once sends a script once. Args are the keys and then the arguments.
 func once(ctx context.Context, l link, s scripts.Script, args ...any) (any, error) {
-	reply, err := l.once(ctx, s.Call(args)...)
+	command := s.Call(args)
+	reply, err := l.once(ctx, command...)
 	if unknown(err) {
-		return l.once(ctx, s.Full(args)...)
+		return l.once(ctx, s.Full(command)...)
 	}
 	return reply, err
 }
 
 // do sends a script that may be sent again.
 func do(ctx context.Context, l link, s scripts.Script, args ...any) (any, error) {
-	reply, err := l.do(ctx, s.Call(args)...)
+	command := s.Call(args)
+	reply, err := l.do(ctx, command...)
 	if unknown(err) {
-		return l.do(ctx, s.Full(args)...)
+		return l.do(ctx, s.Full(command)...)
 	}
 	return reply, err
 }

@@ -92,7 +92,8 @@ func (s sharing) deleteIf(ctx context.Context, key, token string, then func(ok b
 // lettingGo is the script of a release, and its keys and arguments.
 func (s *Store) lettingGo(key, token string) (scripts.Script, []any) {
 	if s.queues() {
-		return scripts.Pass, s.passing(key, token)
+		args := s.passing(key, token)
+		return scripts.Pass, args[:]
 	}
 	return scripts.Release, s.releasing(key, token)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"slices"
 )
 
 var (
@@ -128,16 +129,18 @@ func (s Script) without(keys int) Script {
 }
 
 // Call returns the command that names the script by its digest. Args are the keys and then the
-// arguments.
-func (s Script) Call(args []any) []any { return s.command("EVALSHA", s.Digest, args) }
-
-// Full returns the command that has the whole script.
-func (s Script) Full(args []any) []any { return s.command("EVAL", s.source, args) }
-
-func (s Script) command(name string, which any, args []any) []any {
+// arguments. Call does not keep the slice, so that a caller can have it on its stack.
+func (s Script) Call(args []any) []any {
 	command := make([]any, 3, 3+len(args))
-	command[0], command[1], command[2] = name, which, s.keys
+	command[0], command[1], command[2] = "EVALSHA", s.Digest, s.keys
 	return append(command, args...)
+}
+
+// Full returns call, the command of Call, with the whole script in place of its digest.
+func (s Script) Full(call []any) []any {
+	command := slices.Clone(call)
+	command[0], command[1] = "EVAL", s.source
+	return command
 }
 
 // Grants tells whether the command runs a script that grants a lock.
