@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/backends/natsstore"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -33,23 +34,34 @@ func install(t testing.TB) *nats.Conn {
 func TestContract(t *testing.T) {
 	conn := install(t)
 	other := dial(t, conn.ConnectedUrl())
-	keepsContract(t, natsstore.New(conn, natsstore.WithMaxTTL(maxTTL)), other)
+	store := natsstore.New(conn, natsstore.WithMaxTTL(maxTTL))
+	keepsStore(t, store, other)
+	keepsOthers(t, store, other)
 }
 
 // In a stream with replicas, a write is refused while another one of the same subject is under way.
 func TestContractOfAStreamWithReplicas(t *testing.T) {
 	c := start(t, 3, byDefault)
-	keepsContract(t, natsstore.New(c.conn, natsstore.WithMaxTTL(maxTTL)), dial(t, c.url()))
+	store, other := natsstore.New(c.conn, natsstore.WithMaxTTL(maxTTL)), dial(t, c.url())
+	keepsStore(t, store, other)
+	t.Run("others", func(t *testing.T) {
+		full.Only(t)
+		keepsOthers(t, store, other)
+	})
 }
 
-func keepsContract(t *testing.T, store *natsstore.Store, other *nats.Conn) {
-	o := func(t *testing.T) outside { return newOutside(t, other) }
+func keepsStore(t *testing.T, store *natsstore.Store, other *nats.Conn) {
 	t.Run("Store", func(t *testing.T) {
 		t.Parallel()
 		backendtest.Run(t, backendtest.Harness{MaxTTL: maxTTL, Resolution: resolution, NoLeft: true, New: func(t *testing.T) (backends.Store, backendtest.Outside) {
-			return store, o(t)
+			return store, newOutside(t, other)
 		}})
 	})
+}
+
+// keepsOthers is about what some strategies and operators need beside a Store.
+func keepsOthers(t *testing.T, store *natsstore.Store, other *nats.Conn) {
+	o := func(t *testing.T) outside { return newOutside(t, other) }
 	t.Run("NumberedStore", func(t *testing.T) {
 		t.Parallel()
 		backendtest.RunNumbered(t, backendtest.NumberedHarness{MaxTTL: maxTTL, Resolution: resolution, NoLeft: true, NoQueue: true, New: func(t *testing.T) (backends.NumberedStore, backendtest.Outside) {

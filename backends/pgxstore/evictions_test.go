@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
-// TestForcedReleases evicts holds while their Clients renew and release them: 30 of each kind, and
+// TestForcedReleases evicts holds while their Clients renew and release them: 10 of each kind, and
 // 1,000 with LOCKSTEP_TORTURE=1.
 func TestForcedReleases(t *testing.T) {
 	rivals.TwoAtOnce(t)

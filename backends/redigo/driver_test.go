@@ -75,7 +75,7 @@ func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
-	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless, drivertest.Prefixed.Nightly(), drivertest.Polling} {
+	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless.Nightly(), drivertest.Prefixed.Nightly(), drivertest.Polling} {
 		m.Run(t, func(*testing.T) drivertest.Client { return c })
 	}
 }

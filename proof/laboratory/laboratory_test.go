@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 func TestEveryCellIsAsExpected(t *testing.T) {
 	for _, servers := range []string{"embedded", "redis"} {
 		t.Run(servers, func(t *testing.T) {
+			if servers == "embedded" {
+				full.Only(t)
+			}
 			t.Parallel()
 			if servers == "redis" {
 				redistest.Require(t)

@@ -33,7 +33,7 @@ type ForcedReleases struct {
 	Store Evictions
 	Evict EvictFunc     // nil: Evict of Store
 	TTL   time.Duration // of the holds
-	Many  int           // evictions; 0: 30, and 1,000 with LOCKSTEP_TORTURE=1
+	Many  int           // evictions; 0: 10, and 1,000 with LOCKSTEP_TORTURE=1
 	Keys  int           // each with four workers; 0: 20
 }
 
@@ -99,7 +99,7 @@ func (f ForcedReleases) Run(t *testing.T) {
 func (f ForcedReleases) Violations(t *testing.T) []string {
 	t.Helper()
 	if f.Many == 0 {
-		if f.Many = 30; full.Size() {
+		if f.Many = 10; full.Size() {
 			f.Many = 1000
 		}
 	}

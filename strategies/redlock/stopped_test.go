@@ -24,6 +24,9 @@ func TestNoLockIsLostWhileOneOrTwoOfFiveServersAreGone(t *testing.T) {
 	for client, reach := range byDefault {
 		for how, way := range ways {
 			t.Run(client+", "+how, func(t *testing.T) {
+				if client == "redigo" {
+					full.Only(t)
+				}
 				t.Parallel()
 				trial.WhileBusy(t, shortest, func(t testing.TB, shortest time.Duration) { losesNone(t, reach, way, shortest) })
 			})
