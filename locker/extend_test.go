@@ -139,6 +139,39 @@ func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 	})
 }
 
+// As many renewals are under way as may be, and others wait for room.
+func TestAnExtensionByHandMakesNoRoomForARenewal(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		var renewals atomic.Int64
+		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
+			if ctx.Value(byHand{}) == nil {
+				renewals.Add(1)
+				<-ctx.Done()
+				return contract.Lease{}, ctx.Err()
+			}
+			return next()
+		}
+		l := mustLock(t, c, "key", locker.WithTTL(time.Minute))
+		var held []*locker.Lock
+		for i := range 300 {
+			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
+		}
+		time.Sleep(12 * time.Second)
+		for range 10 {
+			if err := l.Extend(context.WithValue(t.Context(), byHand{}, true), time.Minute); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if n := renewals.Load(); n != 256 {
+			t.Errorf("%d renewals are under way; want 256", n)
+		}
+		for _, l := range append(held, l) {
+			_ = l.Unlock(t.Context())
+		}
+	})
+}
+
 // asked is a ctx that calls tell at the next call of Err.
 type asked struct {
 	context.Context
