@@ -102,7 +102,12 @@ func TestASilentConnectionToANodeOfAClusterLosesNoLock(t *testing.T) {
 // Each node is tested, also if another one was in use all the time.
 func TestTheFirstLockOnAForgottenConnectionToAClusterSucceeds(t *testing.T) {
 	t.Parallel()
-	c, relays, keys := behindRelays(t, func(o *client.ClientOption) { o.ConnWriteTimeout = time.Second })
+	trial.WhileBusy(t, time.Second, forgetsNoLock)
+}
+
+// forgetsNoLock has a client that waits for an answer for as long as limit.
+func forgetsNoLock(t testing.TB, limit time.Duration) {
+	c, relays, keys := behindRelays(t, func(o *client.ClientOption) { o.ConnWriteTimeout = limit })
 	locks := locker.New(single.New(rueidisstore.New(c)), locker.WithoutRenewal())
 	try := func(key string) {
 		t.Helper()

@@ -24,7 +24,7 @@ func paused(ctx context.Context, s *stage) error {
 	if err := alice.freeze(); err != nil {
 		return err
 	}
-	// Once her lease has ended, her Client releases the lock, as if her process went on.
+	// At the end of her lease her Client releases the lock, and the next one may have it.
 	if late := time.Since(held.Expires); late > 0 {
 		return fmt.Errorf("%s was stopped %v after her lease had ended", alice.who, late)
 	}
