@@ -98,43 +98,46 @@ func TestAConnectionWithAGrantOnItsWayIsNotMadeAgain(t *testing.T) {
 // The answer to a test may stand behind many messages for the application.
 func TestAConnectionOnWhichMessagesComeIsKept(t *testing.T) {
 	t.Parallel()
-	server := run(t)
-	direct := dial(t, server.ClientURL())
-	if err := natsstore.New(direct).Install(trial.Patient(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	wire := new(withoutPong)
-	conn := dial(t, server.ClientURL(), nats.SetCustomDialer(wire))
-	if _, err := conn.Subscribe("news", func(*nats.Msg) {}); err != nil {
-		t.Fatal(err)
-	}
-	locks := locker.New(single.New(natsstore.New(conn)))
-	time.Sleep(silent.Untested)
-	wire.lose.Store(true)
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(10 * time.Millisecond):
-				_ = direct.Publish("news", []byte("news"))
-			}
+	// A busy machine brings no message for two seconds. Then the connection is made again.
+	trial.WhileBusy(t, 2*time.Second, func(t testing.TB, _ time.Duration) {
+		server := run(t)
+		direct := dial(t, server.ClientURL())
+		if err := natsstore.New(direct).Install(trial.Patient(t), 1); err != nil {
+			t.Fatal(err)
 		}
-	}()
-	l, err := locks.Lock(t.Context(), "a")
-	close(stop)
-	<-stopped
-	if err != nil {
-		t.Fatalf("Lock = %v", err)
-	}
-	if n := conn.Stats().Reconnects; n != 0 || !wire.lost.Load() {
-		t.Errorf("the connection was made again %d times; a PONG was lost: %v", n, wire.lost.Load())
-	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+		wire := new(withoutPong)
+		conn := dial(t, server.ClientURL(), nats.SetCustomDialer(wire))
+		if _, err := conn.Subscribe("news", func(*nats.Msg) {}); err != nil {
+			t.Fatal(err)
+		}
+		locks := locker.New(single.New(natsstore.New(conn)))
+		time.Sleep(silent.Untested)
+		wire.lose.Store(true)
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					_ = direct.Publish("news", []byte("news"))
+				}
+			}
+		}()
+		l, err := locks.Lock(t.Context(), "a")
+		close(stop)
+		<-stopped
+		if err != nil {
+			t.Fatalf("Lock = %v", err)
+		}
+		if n := conn.Stats().Reconnects; n != 0 || !wire.lost.Load() {
+			t.Errorf("the connection was made again %d times; a PONG was lost: %v", n, wire.lost.Load())
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // withoutPong makes connections on which the answers to PING can be lost.
