@@ -125,6 +125,20 @@ func TestRepeatsEnd(t *testing.T) {
 	})
 }
 
+// Each call meets a connection that has ended, and the answer to its repeat counts like that to a first attempt.
+func TestRepeatsThatAreAnsweredDoNotAddUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		for i := range 200 {
+			s.faults.Once(backendtest.SetNX, backendtest.Stale)
+			l, err := c.TryLock(t.Context(), fmt.Sprint("key ", i))
+			if err != nil {
+				t.Fatalf("TryLock number %d = %v", i, err)
+			}
+			mustUnlock(t, l)
+		}
+	})
+}
+
 // The ticket moved to the first token, and only the reply was lost. With another token, Resume would
 // find the ticket used, and the cleanup of the first would end the lock that the ticket was for.
 func TestAResumeIsNotRepeatedWithAnotherToken(t *testing.T) {
