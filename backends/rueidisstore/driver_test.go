@@ -93,8 +93,8 @@ func TestContractInRESP2(t *testing.T) {
 	runContracts(t, o)
 }
 
-// runContracts runs those whose commands are not the same. TestContractOnRedis runs all of them for each
-// change.
+// runContracts runs the modes whose commands are not the same. For each change it runs only the contract of a
+// Store; TestContractOnRedis runs the others of Plain then, too.
 func runContracts(t *testing.T, o client.ClientOption) client.Client {
 	c, err := client.NewClient(o)
 	if err != nil {

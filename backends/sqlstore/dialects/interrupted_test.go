@@ -37,7 +37,7 @@ func TestAWriteThatIsBrokenOffInItsCommitIsNotToldAsNotDone(t *testing.T) {
 					p.keepsUp()
 					p.replica.Pause()
 					key := fmt.Sprint(t.Name(), take)
-					answered := make(chan error)
+					answered := make(chan error, 1)
 					go func() {
 						ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 						defer cancel()
