@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/printed"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
@@ -348,3 +349,8 @@ func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", p
 
 // Is matches ErrReleased.
 func (e releasedError) Is(target error) bool { return target == ErrReleased }
+
+// isUnknown tells whether an attempt that ended with err may still be granted.
+func isUnknown(err error) bool {
+	return err != nil && !errors.Is(err, ErrHeld) && !outcome.Permanent(err) && !outcome.Unsent(err)
+}

@@ -65,7 +65,9 @@ type lineEvent struct {
 	err      error         // onFailure, onWatchFailed
 	lease    *grant        // onOffer
 	watch    *watchContext // onWake, onWatched, onWatchFailed
-	outlasts bool          // onSleep, onSignal: the call goes on while the store fails
+	outlasts bool          // onSleep, onSignal, onAttempt: the call goes on while the store fails
+	slept    bool          // onAttempt: since its last attempt, or since it became the head
+	rests    bool          // onAttempt: this Client leaves the key to others
 }
 
 type happening int
@@ -73,7 +75,7 @@ type happening int
 const (
 	onEnter       happening = iota // a call enters the line
 	onSleep                        // the head is about to sleep
-	onAttempt                      // the head makes an attempt
+	onAttempt                      // the head is about to make an attempt
 	onHeld                         // the attempt found that another holder has the lock
 	onFailure                      // the attempt failed
 	onUnknown                      // the outcome of the attempt, under the name of the watch, is unknown
@@ -100,12 +102,14 @@ type lineAction struct {
 	linger     bool // keep the line for a while, though nobody is in it
 	remove     bool // the line
 
-	lease *grant // that the head takes; onGrant, onLeave: nobody is there to take it
-	joins bool   // the attempt joins the lease of the head before
-	named bool   // the attempt has the name under which the store wakes the line
-	try   bool   // the head makes an attempt
-	anew  bool   // the head begins its sleep anew, since the line is woken in another way
-	err   error  // the head ends with it
+	lease  *grant // that the head takes; onGrant, onLeave: nobody is there to take it
+	sleep  bool   // the head sleeps before its attempt
+	joins  bool   // the attempt joins the lease of the head before
+	named  bool   // the attempt has the name under which the store wakes the line
+	waiter string // that name
+	try    bool   // the head makes an attempt
+	anew   bool   // the head begins its sleep anew, since the line is woken in another way
+	err    error  // the head ends with it
 }
 
 // step is what an event makes of the state. It returns what is to be done.
@@ -130,6 +134,10 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 		}
 
 	case onAttempt:
+		if e.rests || !e.slept && (s.held != nil || s.fault != nil && e.outlasts) {
+			a.sleep = true
+			break
+		}
 		a.lease, a.joins = s.handed, s.head == invited
 		a.named = a.lease == nil && s.watch == watchActive
 		s.head, s.handed = asking, nil

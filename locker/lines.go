@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // lines are the waiters of one Client. The waiters for one key and owner stand in a line, and only
@@ -39,21 +37,21 @@ type line struct {
 	state lineState
 	watch *watchContext // of the present watch; nil: none
 	queue []*waiter
-	last  uint64      // place that was given out
+	last  uint64      // number that was given out
 	idle  *time.Timer // ends a line that is kept though nobody is in it; nil: somebody is
 	other *line       // the line of another owner for the same key
 }
 
 // waiter is a call behind the head.
 type waiter struct {
-	turn  chan struct{} // closed when it becomes the head, or may join the head that was
-	ttl   time.Duration
-	joins bool   // it may join: set before turn is closed
-	place uint64 // in line: smaller is earlier
+	turn   chan struct{} // closed when it becomes the head, or may join the head that was
+	ttl    time.Duration
+	joins  bool   // it may join: set before turn is closed
+	number uint64 // smaller is earlier in line
 }
 
-// enter joins the line, at its end if place is 0. It returns no waiter if the caller is its head.
-func (ls *lines) enter(key, owner string, ttl time.Duration, place uint64) (*line, *waiter) {
+// enter joins the line, at its end if number is 0. It returns no waiter if the caller is its head.
+func (ls *lines) enter(key, owner string, ttl time.Duration, number uint64) (*line, *waiter) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ln := ls.find(key, owner)
@@ -63,12 +61,12 @@ func (ls *lines) enter(key, owner string, ttl time.Duration, place uint64) (*lin
 	if !ls.step(ln, &lineEvent{is: onEnter, ttl: ttl}).queue {
 		return ln, nil
 	}
-	if place == 0 {
+	if number == 0 {
 		ln.last++
-		place = ln.last
+		number = ln.last
 	}
-	wt := &waiter{turn: make(chan struct{}), ttl: ttl, place: place}
-	i, _ := slices.BinarySearchFunc(ln.queue, place, func(wt *waiter, place uint64) int { return cmp.Compare(wt.place, place) })
+	wt := &waiter{turn: make(chan struct{}), ttl: ttl, number: number}
+	i, _ := slices.BinarySearchFunc(ln.queue, number, func(wt *waiter, number uint64) int { return cmp.Compare(wt.number, number) })
 	ln.queue = slices.Insert(ln.queue, i, wt)
 	return ln, wt
 }
@@ -93,26 +91,6 @@ func (ls *lines) quit(ln *line, wt *waiter) (held *HeldError, unwanted *grant, f
 		unwanted = ls.step(ln, &lineEvent{is: onLeave}).lease
 	}
 	return held, unwanted, fault
-}
-
-// leave makes the next waiter the head. A lease that was handed over to a head which leaves without
-// it goes to the next head; if there is none, leave returns it.
-func (ls *lines) leave(ln *line, lease contract.Lease, granted bool) (unwanted *grant) {
-	if !granted {
-		return ls.tell(ln, lineEvent{is: onLeave}).lease
-	}
-	return ls.tell(ln, lineEvent{is: onGrant, until: lease.Expires, shared: shared(lease), room: lease.Room}).lease
-}
-
-// answered tells the line how an attempt of the head ended: the lock is held, or the store failed.
-func (ls *lines) answered(ln *line, err error) {
-	e := lineEvent{is: onFailure, err: err, at: time.Now()}
-	if held := asHeld(ln.key, err); held != nil {
-		if e = (lineEvent{is: onHeld, held: held}); held.Left > 0 {
-			e.until = time.Now().Add(held.Left)
-		}
-	}
-	ls.tell(ln, e)
 }
 
 // freed wakes the heads of all lines for key: a lease that this Client held is over.
@@ -148,10 +126,16 @@ func (ls *lines) step(ln *line, e *lineEvent) (a lineAction) {
 	if e.watch != nil && e.watch != ln.watch {
 		return a
 	}
+	if e.is == onAttempt && ls.shared {
+		e.rests = time.Now().Before(ls.rests[ln.key])
+	}
 	if e.behind = len(ln.queue); e.behind > 0 {
 		e.next = ln.queue[0].ttl
 	}
 	a = ln.state.step(e)
+	if a.named {
+		a.waiter = ln.watch.waiter
+	}
 	if ln.idle != nil && ln.state.head != absent { // a call has joined the line again
 		ln.idle.Stop()
 		ln.idle = nil
@@ -182,7 +166,7 @@ func (ls *lines) step(ln *line, e *lineEvent) (a lineAction) {
 }
 
 // next makes the first waiter the head, and lets so many behind it out of the line, or all if joining
-// is negative. Each makes one attempt, and comes back to its place if the lock is held.
+// is negative. Each makes one attempt, and comes back with its number if the lock is held.
 func (ln *line) next(joining int) {
 	out := 1 + joining
 	if joining < 0 || out > len(ln.queue) {

@@ -19,12 +19,12 @@ func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
 	}
 	_, second := ls.enter("key", "", time.Second, 0)
 	_, third := ls.enter("key", "", time.Second, 0)
-	ls.leave(ln, contract.Lease{}, false)
+	ls.tell(ln, lineEvent{is: onLeave})
 	isTurn(t, "the second", second, true)
 	isTurn(t, "the third", third, false)
 	ls.quit(ln, second) // its ctx ended at the same moment
 	isTurn(t, "the third", third, true)
-	ls.leave(ln, contract.Lease{}, false)
+	ls.tell(ln, lineEvent{is: onLeave})
 	if len(ls.byKey) != 0 {
 		t.Errorf("%d lines are left", len(ls.byKey))
 	}
@@ -85,7 +85,8 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		ln, _ := w.lines.enter("key", "", time.Second, 0)
 		ln.state.handed = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
 		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
-		lease, err := w.waitAtHead(context.Background(), nil, ln, req, &effort{wait: &waitPolicy{}})
+		at := &place{w: w, key: req.Key, ttl: req.TTL, ln: ln}
+		lease, err := w.wait(context.Background(), nil, at, req, &effort{wait: &waitPolicy{}})
 		if err != nil || lease.Token != "own" {
 			t.Errorf("granted token %q, error %v; want the token of its own attempt", lease.Token, err)
 		}
@@ -93,7 +94,7 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		if !slices.Equal(store.released, []string{"late"}) {
 			t.Errorf("released tokens %q; want the one that came too late", store.released)
 		}
-		w.lines.leave(ln, lease, true)
+		at.leave(lease, true)
 	})
 }
 
@@ -131,12 +132,12 @@ func TestACallThatWasLetOutIsToldNothingOfAnotherKey(t *testing.T) {
 		if first.joins || !second.joins {
 			t.Fatalf("first joins: %v, second joins: %v; want the second to join the first", first.joins, second.joins)
 		}
-		ls.leave(ln, contract.Lease{}, false)
+		ls.tell(ln, lineEvent{is: onLeave})
 		other, _ := ls.enter("other", "", time.Minute, 0)
 		if other != ln { // under the race detector, a sync.Pool drops some of what it is given
 			continue
 		}
-		ls.answered(other, &HeldError{Key: "other", Left: time.Minute})
+		ls.tell(other, lineEvent{is: onHeld, held: &HeldError{Key: "other"}, until: time.Now().Add(time.Minute)})
 		if held, unwanted, fault := ls.quit(ln, second); held != nil || unwanted != nil || fault != nil {
 			t.Errorf("the call for key is told %+v, %v and %v", held, unwanted, fault)
 		}

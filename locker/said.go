@@ -83,10 +83,10 @@ func (c *callContext) result() (hooks []contract.Begin, wall *wallclock.Reading)
 type callKey struct{}
 
 // callOf finds, behind the middleware, the call of the Client.
-func callOf(ctx context.Context, key string) (*callContext, effort, error) {
+func callOf(ctx context.Context) (*callContext, effort, error) {
 	c, _ := ctx.Value(callKey{}).(*callContext)
 	if c == nil {
-		return nil, effort{}, &Error{Op: "acquire", Key: key, Err: errNoCall}
+		return nil, effort{}, errNoCall
 	}
 	return c, effort{scoped: c.said.scoped, wait: c.wait}, nil
 }

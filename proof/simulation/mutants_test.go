@@ -250,14 +250,14 @@ var defects = []defect{
 		"s.woken, a.signal = !DEFECT, !DEFECT // the head",
 	}},
 	{name: "a waiter keeps its name after an attempt that has an unknown outcome", strategy: "single", fault: Net, patch: patch{
-		"locker", "wait.go",
-		"		if now.named && isUnknown(err) {\n",
-		"		if now.named && isUnknown(err) && !DEFECT {\n",
+		"locker", "place.go",
+		"	if named && isUnknown(err) {\n",
+		"	if named && isUnknown(err) && !DEFECT {\n",
 	}},
 	{name: "a waiter keeps its name after a time-out of the client library", strategy: "fair", fault: Pause, patch: patch{
-		"locker", "wait.go",
-		"			w.lines.tell(ln, lineEvent{is: onUnknown})\n",
-		"			if !DEFECT || err == errUnderWay || isSilent(err) {\n				w.lines.tell(ln, lineEvent{is: onUnknown})\n			}\n",
+		"locker", "place.go",
+		"		p.w.lines.tell(p.ln, lineEvent{is: onUnknown})\n",
+		"		if !DEFECT || err == errUnderWay || isSilent(err) {\n			p.w.lines.tell(p.ln, lineEvent{is: onUnknown})\n		}\n",
 	}},
 	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
 		"locker", "wait.go",
