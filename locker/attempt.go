@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/prompt"
 	"github.com/lockstep-go/lockstep/internal/stack"
 	"github.com/lockstep-go/lockstep/locker/contract"
@@ -241,6 +242,19 @@ func (a *attempt) leave(err error) bool {
 	a.left, a.impatience = true, time.AfterFunc(abandonGrace, func() { a.remove(false, false) })
 	a.ctx.end(err)
 	return true
+}
+
+// remove releases a lease that exists, or that may exist now or later. granted says that the store
+// has just granted it.
+func (a *attempt) remove(known, granted bool) {
+	a.w.cleanups.Add(&a.ctx, cleanup.Entry{
+		TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release, Done: a.ctx.ledger.Count(),
+	})
+}
+
+// release ends a lease that nobody wants. Key and Token suffice to name it.
+func (a *attempt) release(ctx context.Context) error {
+	return releaseOnce(ctx, a.w.Locker, contract.Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
 }
 
 func (a *attempt) hangs() bool {

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -184,3 +185,33 @@ func (c *valuesContext) Value(key any) any {
 	}
 	return c.hold.given.Value(key)
 }
+
+// ctxError is the error of ctx, and its cause if that says more.
+func ctxError(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(cause, err) {
+		return err
+	}
+	if cause == ErrReleased { //nolint:errorlint // what wraps it says more
+		cause = releasedAbove(ctx)
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// releasedAbove is the error for a ctx that descends from a hold which was released.
+func releasedAbove(ctx context.Context) error {
+	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
+		if h.isReleased() {
+			return releasedError{h.lease.Key}
+		}
+	}
+	return ErrReleased
+}
+
+// releasedError is ErrReleased for another lock than the one that the call is about.
+type releasedError struct{ key string }
+
+func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", printed.Key(e.key)) }
+
+// Is matches ErrReleased.
+func (e releasedError) Is(target error) bool { return target == ErrReleased }

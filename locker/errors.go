@@ -320,37 +320,10 @@ func wrap(op, key string, err error) error {
 	return &Error{Op: op, Key: key, Err: err}
 }
 
-// ctxError is the error of ctx, and its cause if that says more.
-func ctxError(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(cause, err) {
-		return err
-	}
-	if cause == ErrReleased { //nolint:errorlint // what wraps it says more
-		cause = releasedAbove(ctx)
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
-
-// releasedAbove is the error for a ctx that descends from a hold which was released.
-func releasedAbove(ctx context.Context) error {
-	for h := holdOf(ctx); h != nil; h = holdOf(h.parent) {
-		if h.isReleased() {
-			return releasedError{h.lease.Key}
-		}
-	}
-	return ErrReleased
-}
-
-// releasedError is ErrReleased for another lock than the one that the call is about.
-type releasedError struct{ key string }
-
-func (e releasedError) Error() string { return fmt.Sprintf("lock %q released", printed.Key(e.key)) }
-
-// Is matches ErrReleased.
-func (e releasedError) Is(target error) bool { return target == ErrReleased }
-
 // isUnknown tells whether an attempt that ended with err may still be granted.
 func isUnknown(err error) bool {
 	return err != nil && !errors.Is(err, ErrHeld) && !outcome.Permanent(err) && !outcome.Unsent(err)
 }
+
+// errNoAnswer is the error of a Locker that ends its goroutine.
+var errNoAnswer = errors.New("the locker did not answer")

@@ -54,10 +54,6 @@ func WithMinHold(d time.Duration) Option {
 	}
 }
 
-// asks is the TTL in the request: the store then keeps the key for the minimum hold, whatever
-// becomes of this process.
-func (t *terms) asks() time.Duration { return max(t.ttl, t.minHold) }
-
 // relying is ctx for the request: it tells the store that the holder relies on the TTL alone.
 func (c *config) relying(ctx context.Context) context.Context {
 	if c.minHold <= c.ttl {

@@ -48,6 +48,10 @@ type terms struct {
 	abandonedStop bool // an abandoned hold is not renewed
 }
 
+// asks is the TTL in the request: the store then keeps the key for the minimum hold, whatever
+// becomes of this process.
+func (t *terms) asks() time.Duration { return max(t.ttl, t.minHold) }
+
 // waitPolicy travels from Lock to the waiting Locker, past any middleware in the ctx.
 type waitPolicy struct {
 	ttl      time.Duration // the limit of one attempt

@@ -297,9 +297,6 @@ func (h *hold) goesOn(c *extendCall, cancel context.CancelCauseFunc) bool {
 	return h.over.cause == nil
 }
 
-// errNoAnswer is the error of a Locker that ends its goroutine.
-var errNoAnswer = errors.New("the locker did not answer")
-
 // errOutdated replaces a loss that a Locker concludes from a lease which another call has extended
 // since.
 var errOutdated = errors.New("answered for a lease that has been extended since")

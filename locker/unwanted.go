@@ -2,15 +2,14 @@ package locker
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
-// This file releases leases that nobody will hold: they came when their call had ended, or too late, or
-// were handed over to a call that can't use them. What a hold leaves is in ending.go.
+// This file releases leases that nobody will hold: they came too late, or were handed over to a call that
+// can't use them. What an attempt leaves is in attempt.go, what a hold leaves in ending.go.
 
 // tooLate releases a lease that the caller cannot use any more, and returns why.
 func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant) (err error) {
@@ -50,26 +49,4 @@ func discard(ctx context.Context, l Locker, w *waiting, lease contract.Lease, tt
 		return err
 	}
 	w.cleanups.Add(&countedContext{ctx, w.ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: remove, Done: w.ledger.Count()})
-}
-
-// remove releases a lease that exists, or that may exist now or later. granted says that the store
-// has just granted it.
-func (a *attempt) remove(known, granted bool) {
-	a.w.cleanups.Add(&a.ctx, cleanup.Entry{
-		TTL: a.req.TTL, Known: known, AtOnce: granted, Remove: a.release, Done: a.ctx.ledger.Count(),
-	})
-}
-
-// release ends a lease that nobody wants. Key and Token suffice to name it.
-func (a *attempt) release(ctx context.Context) error {
-	return releaseOnce(ctx, a.w.Locker, contract.Lease{Key: a.req.Key, Token: a.req.Token, Owner: a.req.Owner})
-}
-
-// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone
-// already.
-func releaseOnce(ctx context.Context, l Locker, lease contract.Lease) error {
-	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
-		return err
-	}
-	return nil
 }

@@ -270,7 +270,7 @@ var defects = []defect{
 		"f.least.After(f.now) && !f.failed && !DEFECT //",
 	}},
 	{name: "a minimum hold is asked for by Unlock alone", strategy: "single", fault: Storm, patch: patch{
-		"locker", "minhold.go",
+		"locker", "options.go",
 		"func (t *terms) asks() time.Duration { return max(t.ttl, t.minHold) }",
 		"func (t *terms) asks() time.Duration {\n	if DEFECT {\n		return t.ttl\n	}\n	return max(t.ttl, t.minHold)\n}",
 	}},
