@@ -27,7 +27,28 @@ func sideKey(key, what string) string {
 	}
 }
 
+// sideKeys is sideKey for two things, in one piece of memory.
+func sideKeys(key, one, other string) (string, string) {
+	var both string
+	switch {
+	case hashTag(key) != key:
+		both = key + "#" + one + key + "#" + other
+	case !strings.ContainsAny(key, "{}"):
+		both = "{" + key + "}:" + one + "{" + key + "}:" + other
+	default:
+		return sideKey(key, one), sideKey(key, other)
+	}
+	n := (len(both) + len(one) - len(other)) / 2
+	return both[:n], both[n:]
+}
+
 func wakeChannel(key string) string { return sideKey(key, "wake") }
+
+// queueKey is the key of a queue. It has a NUL, which no key of a lock has, so they never collide.
+func queueKey(key string) string { return sideKey(key, "\x00queue") }
+
+// queueAndChannel is queueKey and wakeChannel. Each pair of Lock and Unlock needs both.
+func queueAndChannel(key string) (queue, channel string) { return sideKeys(key, "\x00queue", "wake") }
 
 // hashTag is the part of key that decides its slot: what stands between the first { and the next },
 // or all of it.

@@ -36,6 +36,14 @@ func TestSideKeysShareTheSlotAndDiffer(t *testing.T) {
 	}
 }
 
+func TestTwoSideKeysAtOnceAreTheSameAsEachAlone(t *testing.T) {
+	for _, key := range []string{"invoice/42", "{a}b", "a}b", "{", "🔒"} {
+		if queue, channel := queueAndChannel(key); queue != queueKey(key) || channel != wakeChannel(key) {
+			t.Errorf("%q: the queue is %q, the channel %q; want %q and %q", key, queue, channel, queueKey(key), wakeChannel(key))
+		}
+	}
+}
+
 // FuzzSideKey: what belongs to a lock is in its slot, and belongs to no other lock and is none.
 func FuzzSideKey(f *testing.F) {
 	f.Add("invoice/42", "{a}b")

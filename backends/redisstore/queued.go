@@ -26,9 +26,6 @@ import (
 // position: see place.lua. The next waiter in line is told when the reservation begins, and looks
 // when it is over. A waiter whose position was lost tells all stores.
 
-// queueKey is the key of a queue. It has a NUL, which no key of a lock has, so they never collide.
-func queueKey(key string) string { return sideKey(key, "\x00queue") }
-
 // queueLife is how long a queue lives without an attempt.
 const queueLife = 10 * time.Minute
 
@@ -226,9 +223,12 @@ func (s *Store) passed(key string, reply any, err error) (bool, error) {
 	return yes(reply, err)
 }
 
-// passing is what pass.lua is told. An array stays on the stack of its caller.
+// passing is what pass.lua is told. An array stays on the stack of its caller, and both names are one piece
+// of memory: with a slice a pair of Lock and Unlock makes 29.4 allocations and not 28.5, and with two pieces
+// as many.
 func (s *Store) passing(key, token string) [6]any {
-	return [...]any{key, queueKey(key), token, wakeChannel(key), reservation, s.counted()}
+	queue, channel := queueAndChannel(key)
+	return [...]any{key, queue, token, channel, reservation, s.counted()}
 }
 
 // noteKeptOut takes the errors of a call for a lock and its queue, and of one for the lock alone.
@@ -285,7 +285,8 @@ func (s *Store) member(waiter string) string { return waiter + "@" + s.own }
 
 // quit removes a waiter from the queue of a lock, and ends its reservation.
 func (s *Store) quit(key, member string) {
-	s.remove(scripts.Quit, key, member, key, queueKey(key), member, wakeChannel(key), reservation, s.counted())
+	queue, channel := queueAndChannel(key)
+	s.remove(scripts.Quit, key, member, key, queue, member, channel, reservation, s.counted())
 }
 
 // remove removes a waiter from the queue with the script. If the lock and its queue can't be used
