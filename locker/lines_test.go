@@ -98,6 +98,27 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 	})
 }
 
+func TestNothingIsLeftOfAKeyThatHasRested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := &lines{shared: true}
+		ls.freed("key")
+		if ls.rest("key") == 0 {
+			t.Fatal("the key does not rest")
+		}
+		time.Sleep(time.Second)
+		ls.freed("other") // a key that is released often has one entry
+		ls.freed("other")
+		if len(ls.rests) != 1 || ls.rest("key") != 0 {
+			t.Errorf("%d keys rest; want one", len(ls.rests))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(ls.rests) != 0 {
+			t.Errorf("%d entries are left", len(ls.rests))
+		}
+	})
+}
+
 // granting grants everything.
 type granting struct {
 	Locker
