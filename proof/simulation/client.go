@@ -24,6 +24,8 @@ type process struct {
 	clock  *wallclock.Clock // nil: it never jumps
 	links  []*link
 
+	asked sync.WaitGroup // the calls under way
+
 	mu        sync.Mutex
 	dead      bool
 	positions map[string]int // the last known position in the queue of each key
@@ -35,11 +37,32 @@ func (p *process) isDead() bool {
 	return p.dead
 }
 
+// begin is for a call that begins. It is false if the process is dead; otherwise the call ends with
+// asked.Done.
+func (p *process) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.dead {
+		p.asked.Add(1)
+	}
+	return !p.dead
+}
+
+// end makes the process send nothing more, and waits for its calls under way.
+func (p *process) end() {
+	p.stop()
+	p.asked.Wait()
+}
+
+func (p *process) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
+}
+
 // kill ends the process: it sends nothing more, and its workers hold nothing.
 func (p *process) kill() {
-	p.mu.Lock()
-	p.dead = true
-	p.mu.Unlock()
+	p.stop()
 	add(p.h, &p.h.Deaths, Death{At: p.h.now(), Client: p.name})
 	for _, l := range p.links {
 		if l.to.counts { // the connection breaks

@@ -35,3 +35,12 @@ func TestSchedulesThatHaveFoundADefectViolateNothing(t *testing.T) {
 		}
 	}
 }
+
+// At the end of this schedule, a cleanup of a process that works no more has a call under way.
+func TestAScheduleEndsAlsoWhileACallIsUnderWay(t *testing.T) {
+	s, known := StrategyNamed("legacy-expire")
+	if !known {
+		t.Fatal("no strategy legacy-expire")
+	}
+	Schedule{Strategy: s, Fault: Storm, Seed: 202611300710240308}.Run(t)
+}

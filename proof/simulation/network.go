@@ -152,9 +152,10 @@ func (l *link) ask(ctx context.Context, m Message, do func(commands) answer) ans
 	if err := ctx.Err(); err != nil {
 		return answer{err: err}
 	}
-	if l.from.isDead() {
+	if !l.from.begin() {
 		return answer{err: errDead}
 	}
+	defer l.from.asked.Done()
 	f := l.send(ctx, &m)
 	replies := make(chan answer, len(f.copies)+1)
 	life := l.to.connection()

@@ -189,6 +189,11 @@ func (c *scene) play() {
 	for _, n := range c.nodes {
 		c.h.Remains = append(c.h.Remains, n.remains()...)
 	}
+	// A strategy may look for what an attempt has left for a minute, and a call that is under way here
+	// would wait for an answer: time stands still when play returns.
+	for _, p := range c.processes {
+		p.end()
+	}
 }
 
 const aftermath = 25 * time.Second
