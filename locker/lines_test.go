@@ -166,3 +166,36 @@ func TestACallThatWasLetOutIsToldNothingOfAnotherKey(t *testing.T) {
 	}
 	t.Fatal("no line was used again")
 }
+
+// The call that is let out beside the new head is no head: it makes one attempt, and comes back to where it
+// stood.
+func TestACallThatIsLetOutMakesItsAttemptOutsideOfTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waiting{lines: &lines{}, ledger: new(cleanup.Ledger)}
+		so := &effort{wait: &waitPolicy{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var places [4]*place
+		turns := make([]lineAction, len(places))
+		for i := range places {
+			places[i] = &place{w: w, key: "key", ttl: time.Minute}
+			go func() { turns[i], _ = places[i].turn(ctx, nil, &effort{wait: so.wait}) }()
+			synctest.Wait()
+		}
+		head, next, let, last := places[0], places[1], places[2], places[3]
+		head.leave(contract.Lease{Key: "key", Expires: time.Now().Add(time.Minute), Share: contract.Share{Holds: 1, Room: 2}}, true)
+		synctest.Wait()
+		if next.ln == nil || !turns[1].joins || let.ln != nil || !turns[2].joins || last.ln != nil || turns[3].joins {
+			t.Fatalf("the turns are %+v; want the next one as the head, and the one behind it outside of the line", turns)
+		}
+		if over, err := let.answered(false, &HeldError{Key: "key"}, so); over {
+			t.Fatalf("the call that was let out ends with %v", err)
+		}
+		go func() { _, _ = let.turn(ctx, nil, so) }()
+		synctest.Wait()
+		if line := w.lines.find("key", ""); len(line.queue) != 2 || line.queue[0].number != let.number {
+			t.Errorf("%d calls are behind the head; want two, the one that was let out first", len(line.queue))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
