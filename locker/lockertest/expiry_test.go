@@ -48,7 +48,6 @@ var expiryDoubles = []broken{
 			"Granted is during the call, and Expires is at most ttl minus the margin after Granted",
 			"the longest and the shortest ttl are granted",
 			"without renewal a lock is lost at its Expires",
-			"an Extend that hangs delays Unlock no longer than the ctx of Unlock, and leaves nothing",
 		},
 	},
 	{

@@ -160,15 +160,22 @@ var unlockSentences = []sentence{
 		x.wantEmpty(l.Key())
 	}},
 	{"after Unlock the lock is not renewed any more", nil, func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
-		x.unlock(l)
-		x.wantLost("Extend", x.extendOver(l))
-		next := x.grant(l.Key(), x.short)
-		x.livesUntil(next.Lease)
-		x.wantEmpty(l.Key())
+		x.inTime(renewed, func(key string, ttl time.Duration) bool {
+			l := x.lock(x.client(locker.WithTTL(ttl)), key)
+			if err := l.Unlock(x.Context()); err != nil && (x.Bubble || !l.Lease().Ended()) {
+				x.Fatalf("Unlock: %v", err)
+			} else if err != nil { // its lease was short, and has ended
+				return false
+			}
+			x.wantLost("Extend", x.extendOver(l))
+			next := x.grant(l.Key(), x.short)
+			x.livesUntil(next.Lease)
+			x.wantEmpty(l.Key())
+			return true
+		})
 	}},
 	{"an Extend that hangs delays Unlock no longer than the ctx of Unlock, and leaves nothing", needs(faults), func(x *fixture) {
-		l := x.lock(x.client(locker.WithTTL(renewed)), x.key("k"))
+		l := x.lock(x.client(locker.WithTTL(x.long)), x.key("k"))
 		release := x.stall(Extend)
 		x.inFlight(l)
 		err := answer(x, "Unlock returns", x.async(func() error {
@@ -195,5 +202,5 @@ func (x *fixture) extendOver(l *locker.Lock) error {
 func (x *fixture) inFlight(l *locker.Lock) {
 	ctx, cancel := context.WithTimeout(x.Context(), tick)
 	defer cancel()
-	_ = l.Extend(ctx, renewed)
+	_ = l.Extend(ctx, x.long)
 }
