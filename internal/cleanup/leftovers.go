@@ -139,6 +139,9 @@ func (l *leftovers) returned(c *call, err error) {
 	answered := err == nil || outcome.Permanent(err)
 	if answered {
 		l.hear(now)
+		if now.Sub(c.began) > confirmations[0] {
+			c.of.revive(now) // its operation may be as slow as this call
+		}
 	}
 	l.calls = slices.DeleteFunc(l.calls, func(other *call) bool { return other == c })
 	switch {

@@ -129,3 +129,40 @@ func TestALateAnswerIsNoConfirmation(t *testing.T) {
 		}
 	})
 }
+
+// TestASlowAnswerIsConfirmed is about calls that stood in a buffer, of a network that was cut off, say. After the
+// answer to the first cleanup the operation itself may arrive, and its value lives for a whole TTL from then.
+func TestASlowAnswerIsConfirmed(t *testing.T) {
+	const short = 400 * time.Millisecond
+	for _, c := range []struct {
+		ttl, took time.Duration
+		known     bool
+		calls     int
+	}{
+		{ttl: short, took: 10 * time.Millisecond, calls: 2}, // the next pause is longer than the value lives
+		{ttl: short, took: short - 10*time.Millisecond, calls: 2},
+		{ttl: short, took: short + 200*time.Millisecond, calls: 2},
+		{ttl: short, took: short + 200*time.Millisecond, calls: 1, known: true},
+		{ttl: time.Minute, took: time.Second, calls: 1 + len(confirmations)},
+	} {
+		t.Run(fmt.Sprintf("ttl %v, took %v, known %v", c.ttl, c.took, c.known), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls []time.Duration
+				q, began := New(false), time.Now()
+				q.Add(t.Context(), Entry{TTL: c.ttl, Known: c.known, Remove: func(context.Context) error {
+					calls = append(calls, time.Since(began))
+					time.Sleep(c.took)
+					return nil
+				}})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if len(calls) != c.calls || len(calls) > 1 && calls[1] != c.took+confirmations[0] {
+					t.Errorf("called at %v; want %d calls, the second %v after the first answer", calls, c.calls, confirmations[0])
+				}
+				if st := q.Stats(); st != (Stats{}) {
+					t.Errorf("%+v", st)
+				}
+			})
+		})
+	}
+}
