@@ -171,7 +171,7 @@ func TestACallThatWasLetOutIsToldNothingOfAnotherKey(t *testing.T) {
 // stood.
 func TestACallThatIsLetOutMakesItsAttemptOutsideOfTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &waiting{lines: &lines{}, ledger: new(cleanup.Ledger)}
+		w := &waiting{lines: &lines{}, ledger: new(cleanup.Ledger), server: func() string { return "" }}
 		so := &effort{wait: &waitPolicy{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var places [4]*place

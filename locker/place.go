@@ -78,7 +78,7 @@ func (p *place) enter(ctx, limit context.Context, so *effort) error {
 	held, unwanted, fault := p.w.lines.quit(ln, wt)
 	p.unwanted = unwanted
 	if held == nil && fault == nil && !wt.joins {
-		return errBehind
+		return p.w.unanswered(ctx, p.key, firstInLine, nil)
 	}
 	return ended(ctx, p.key, held, fault)
 }

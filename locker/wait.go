@@ -80,9 +80,6 @@ func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effor
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		err = w.unanswered(ctx, req.Key, lastAttempt, so.fault)
 	}
-	if err == errBehind { //nolint:errorlint // it is not wrapped
-		err = w.unanswered(ctx, req.Key, firstInLine, nil)
-	}
 	if err == nil {
 		err = w.tooLate(ctx, req, &grant{lease, so.wall})
 	}
@@ -173,10 +170,6 @@ const (
 	lastAttempt = " to the last attempt; its outcome is unknown, and it is cleaned up in the background"
 	firstInLine = " to the call of this Client that is first in line"
 )
-
-// errBehind is the error of a call that leaves a line whose head has had no answer yet. As errUnderWay, it
-// is replaced at the end of the call.
-var errBehind = errors.New("behind a call that has no answer")
 
 func why(ctx context.Context) error {
 	if ctx.Err() != nil {

@@ -224,8 +224,8 @@ func (s *Store) passed(key string, reply any, err error) (bool, error) {
 }
 
 // passing is what pass.lua is told. An array stays on the stack of its caller, and both names are one piece
-// of memory: with a slice a pair of Lock and Unlock makes 29.4 allocations and not 28.5, and with two pieces
-// as many.
+// of memory. So a pair of Lock and Unlock makes 28.5 allocations. With a slice in place of the array it makes
+// 29.4, and with two pieces of memory 29.4 to 29.8.
 func (s *Store) passing(key, token string) [6]any {
 	queue, channel := queueAndChannel(key)
 	return [...]any{key, queue, token, channel, reservation, s.counted()}
