@@ -77,18 +77,20 @@ var contextSentences = []sentence{
 	}},
 	{"when ctx ends while the store hangs, Extend returns the error of the ctx and the lease lasts", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Extend, backendtest.Hang)
+		x.beneath.Fault(Extend, backendtest.Hang)
 		x.ends(func(ctx context.Context) error {
 			_, err := x.locker.Extend(ctx, g.Lease, 2*x.long)
 			return err
 		})
+		x.beneath.Fault(Extend, nil)
 		x.heldBy(g, x.long)
 		x.wantHolds(g)
 	}},
 	{"when ctx ends while the store hangs, Release returns the error of the ctx and can be repeated", needs(faults), func(x *fixture) {
 		g := x.grant(x.key("k"), x.long)
-		x.beneath.FaultOnce(Release, backendtest.Hang)
+		x.beneath.Fault(Release, backendtest.Hang)
 		x.ends(func(ctx context.Context) error { return x.locker.Release(ctx, g.Lease) })
+		x.beneath.Fault(Release, nil)
 		x.release(g.Lease)
 		x.wantEmpty(g.Key)
 	}},
