@@ -29,4 +29,12 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 			}, (*redisstore.Store).Check)
 		})
 	}
+	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, server.Addr(), func(t *testing.T, addr string) *redisstore.Store {
+			s, c := goredis.Open(&client.Options{Addr: addr}, redisstore.WithoutQuarantine()) // or the new server would be in it
+			t.Cleanup(func() { c.Close() })
+			return s
+		}, (*redisstore.Store).Check)
+	})
 }

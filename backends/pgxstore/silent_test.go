@@ -38,6 +38,17 @@ func TestAConnectionThatFallsSilentEndsNoLock(t *testing.T) {
 			return pgxstore.New(pool)
 		}, (*sqlstore.PostgreSQL).Check)
 	})
+	t.Run("Open", func(t *testing.T) {
+		t.Parallel()
+		silent.Run(t, direct, func(t *testing.T, addr string) *sqlstore.PostgreSQL {
+			s, pool, err := pgxstore.Open(t.Context(), through(t, addr))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			return s
+		}, (*sqlstore.PostgreSQL).Check)
+	})
 	t.Run("database/sql", func(t *testing.T) {
 		t.Parallel()
 		silent.Run(t, direct, func(t *testing.T, addr string) *sqlstore.PostgreSQL {

@@ -328,7 +328,7 @@ func waits(t testing.TB, addr string, soon time.Duration, over func(addr string)
 	}
 	got := make(chan error, 1)
 	go func() {
-		l, err := c.Lock(context.Background(), key, locker.WithWait(patience))
+		l, err := c.Lock(context.Background(), key, locker.WithWait(30*time.Second))
 		if err == nil {
 			defer func() { _ = l.Unlock(context.Background()) }()
 		}
@@ -357,15 +357,18 @@ func waits(t testing.TB, addr string, soon time.Duration, over func(addr string)
 	}
 }
 
+// minHold needs no option of a store, although its default limit of a TTL is 30 s.
+const minHold = 14 * time.Minute
+
 // holds is about locks that are held while their connections fall silent under a renewal: the request is
 // lost, or the reply. The server is well, so no lock is lost.
 func holds(t testing.TB, prefix string, ttl time.Duration, over func(addr string) locker.Locker, addr string) {
 	var all sync.WaitGroup
-	for _, reply := range []bool{false, true} {
-		proxy, key := Before(t, addr), fmt.Sprint(prefix, reply)
+	hold := func(reply bool, opts ...locker.Option) {
+		proxy, key := Before(t, addr), fmt.Sprint(prefix, reply, len(opts))
 		c := locker.New(over(proxy.Addr()), locker.WithTTL(ttl))
 		warm(t, c, key)
-		l, err := c.Lock(t.Context(), key, locker.WithWait(patience))
+		l, err := c.Lock(t.Context(), key, append(opts, locker.WithWait(patience))...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +385,17 @@ func holds(t testing.TB, prefix string, ttl time.Duration, over func(addr string
 			if err := l.Unlock(t.Context()); err != nil {
 				t.Errorf("Unlock = %v", err)
 			}
+			if len(opts) == 0 {
+				return
+			}
+			if _, err := locker.New(over(addr)).TryLock(t.Context(), key); !errors.Is(err, locker.ErrHeld) {
+				t.Errorf("TryLock before the end of the minimum hold = %v; want it held", err)
+			}
 		})
+	}
+	for _, reply := range []bool{false, true} {
+		hold(reply)
+		hold(reply, locker.WithMinHold(minHold))
 	}
 	all.Wait()
 }
