@@ -70,33 +70,75 @@ func connections(t testing.TB, admin *pgxpool.Pool, where string) (n int) {
 	return n
 }
 
+// pools are those of an application, with four connections. occupied begins transactions until all are used.
+var pools = map[string]func(t testing.TB, dsn string) (l locker.Locker, occupied func() (end func())){
+	"pgx": func(t testing.TB, dsn string) (locker.Locker, func() (end func())) {
+		pool := application(t, dsn, 4)
+		return single.New(pgxstore.New(pool)), func() (end func()) { return occupy(t, pool) }
+	},
+	"database/sql": func(t testing.TB, dsn string) (locker.Locker, func() (end func())) {
+		db, err := sql.Open("pgx", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		db.SetMaxOpenConns(4)
+		return single.New(sqlstore.NewPostgreSQL(db)), func() (end func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			for range 4 - db.Stats().InUse { // one may be that of the wake-ups
+				if _, err := db.BeginTx(ctx, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return cancel
+		}
+	},
+}
+
 // In full size the pool is used up for a minute.
 func TestLocksOnAPoolThatTransactionsUseUpAreNotLost(t *testing.T) {
-	for name, over := range map[string]func(t testing.TB, dsn string) (l locker.Locker, occupied func() (end func())){
-		"pgx": func(t testing.TB, dsn string) (locker.Locker, func() (end func())) {
-			pool := application(t, dsn, 4)
-			return single.New(pgxstore.New(pool)), func() (end func()) { return occupy(t, pool) }
-		},
-		"database/sql": func(t testing.TB, dsn string) (locker.Locker, func() (end func())) {
-			db, err := sql.Open("pgx", dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { db.Close() })
-			db.SetMaxOpenConns(4)
-			return single.New(sqlstore.NewPostgreSQL(db)), func() (end func()) {
-				ctx, cancel := context.WithCancel(t.Context())
-				for range 4 - db.Stats().InUse { // one may be that of the wake-ups
-					if _, err := db.BeginTx(ctx, nil); err != nil {
-						t.Fatal(err)
-					}
-				}
-				return cancel
-			}
-		},
-	} {
+	for name, over := range pools {
 		t.Run(name, func(t *testing.T) {
 			trial.WhileBusy(t, 5*time.Second, func(t testing.TB, ttl time.Duration) { areNotLost(t, ttl, over) })
+		})
+	}
+}
+
+// Four requests, each in a transaction that then takes a lock, use up the pool: each waits for a connection
+// that another one has. Their ctx has no end.
+func TestALockInATransactionOnAPoolThatIsUsedUpEnds(t *testing.T) {
+	for name, over := range pools {
+		t.Run(name, func(t *testing.T) {
+			trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) {
+				server := pgtest.Start(t, "fsync=off")
+				install(t, server.DSN())
+				l, occupied := over(t, server.DSN())
+				end := occupied()
+				locks := locker.New(l, locker.WithTTL(ttl))
+				var all sync.WaitGroup
+				for i, take := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){locks.Lock, locks.Lock, locks.TryLock, locks.TryLock} {
+					all.Go(func() {
+						began := time.Now()
+						l, err := take(context.Background(), fmt.Sprint("order/", i))
+						pool, took := (*sqlstore.PoolError)(nil), time.Since(began)
+						if !errors.As(err, &pool) || pool.Max != 4 || !backends.Unsent(err) {
+							t.Errorf("Lock = %v, %v; want an error that says that the pool is used up and nothing was sent", l, err)
+						}
+						if took > ttl+2*time.Second {
+							t.Errorf("Lock returned after %v; want it within its TTL of %v and 2 s", took, ttl)
+						}
+					})
+				}
+				all.Wait()
+				end()
+				again, err := locks.Lock(t.Context(), "order/0", locker.WithWait(patience))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := again.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock = %v", err)
+				}
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,6 +105,42 @@ func areNotLost(t testing.TB, d dialect, ttl time.Duration) {
 	}
 	end()
 	eventually(t, "the application has all of its connections again", func() bool { return app.Stats().InUse == 0 })
+}
+
+// Four requests, each in a transaction that then takes a lock, use up the pool: each waits for a connection
+// that another one has. Their ctx has no end.
+func TestALockInATransactionOnAPoolThatIsUsedUpEnds(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		trial.WhileBusy(t, 2*time.Second, func(t testing.TB, ttl time.Duration) {
+			app := d.dial(t, d.fresh(t).dsn)
+			app.SetMaxOpenConns(4)
+			end := hog(t, app.DB)
+			locks := locker.New(single.New(app.store()), locker.WithTTL(ttl))
+			var all sync.WaitGroup
+			for i, take := range []func(context.Context, string, ...locker.Option) (*locker.Lock, error){locks.Lock, locks.Lock, locks.TryLock, locks.TryLock} {
+				all.Go(func() {
+					began := time.Now()
+					l, err := take(context.Background(), fmt.Sprint("order/", i))
+					pool, took := (*sqlstore.PoolError)(nil), time.Since(began)
+					if !errors.As(err, &pool) || pool.Max != 4 || !backends.Unsent(err) {
+						t.Errorf("Lock = %v, %v; want an error that says that the pool is used up and nothing was sent", l, err)
+					}
+					if took > ttl+2*time.Second {
+						t.Errorf("Lock returned after %v; want it within its TTL of %v and 2 s", took, ttl)
+					}
+				})
+			}
+			all.Wait()
+			end()
+			l, err := locks.Lock(t.Context(), "order/0", locker.WithWait(patience))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock = %v", err)
+			}
+		})
+	})
 }
 
 func TestAPoolThatIsTooSmallToShareKeepsNoConnectionFromTheApplication(t *testing.T) {
