@@ -3,7 +3,10 @@ package goredis_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,13 +21,7 @@ import (
 
 // A server that was declared to forget nothing grants again when it is back, and keeps what it has granted.
 func TestAServerThatForgetsNothingGrantsAgainAtOnce(t *testing.T) {
-	for name, end := range map[string]func(s *redistest.Server){
-		"kill -9": func(s *redistest.Server) { s.Kill() },
-		"a clean restart": func(s *redistest.Server) {
-			_, _ = s.Do("SHUTDOWN", "NOSAVE")
-			s.Kill() // reaps it
-		},
-	} {
+	for name, end := range quarantinetest.Restarts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			quarantinetest.CutShort(t, func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store {
@@ -94,6 +91,92 @@ func TestWhatSpeaksAgainstAServerThatForgetsNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The name of the server leads to another one now, which has what the first one kept, or has not.
+func TestAServerInThePlaceOfAnotherIsNotBelieved(t *testing.T) {
+	safe := redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always")
+	for name, c := range map[string]struct {
+		hidden bool // the address is that of a load balancer
+		next   func(t *testing.T, first *redistest.Server) *redistest.Server
+		then   func(t *testing.T, next *redistest.Server) // when the first one has ended
+		want   string
+	}{
+		"a new one, at another address": {
+			next: func(*testing.T, *redistest.Server) *redistest.Server { return nil },
+			want: "it may answer at another address",
+		},
+		"a replica that was promoted, at the same address": {
+			hidden: true,
+			next: func(t *testing.T, first *redistest.Server) *redistest.Server {
+				host, port, err := net.SplitHostPort(first.Addr())
+				if err != nil {
+					t.Fatal(err)
+				}
+				replica := redistest.Start(t, safe, redistest.WithArgs("--replicaof", host, port, "--repl-diskless-sync-delay", "0"))
+				eventually(t, "the replica has what the first server has", func() bool {
+					n, err := replica.Do("EXISTS", "key")
+					return err == nil && fmt.Sprint(n) == "1"
+				})
+				return replica
+			},
+			then: func(t *testing.T, next *redistest.Server) {
+				if _, err := next.Do("REPLICAOF", "NO", "ONE"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: "it was promoted or changed several times, or was up before",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := redistest.Start(t, safe)
+			var target atomic.Value
+			lead := func(to *redistest.Server) { target.Store(to.Addr()) }
+			lead(first)
+			store, client := goredis.Open(&client.Options{Addr: "locks.example:6379", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, target.Load().(string))
+				if err == nil && c.hidden {
+					conn = behindOneAddress{conn}
+				}
+				return conn, err
+			}}, redisstore.WithServerThatForgetsNothing())
+			t.Cleanup(func() { client.Close() })
+			locks := locker.New(single.New(store), locker.WithTTL(20*time.Second))
+			if _, err := locks.Lock(t.Context(), "key"); err != nil {
+				t.Fatal(err)
+			}
+			next := c.next(t, first)
+			first.Kill()
+			if next == nil {
+				next = redistest.Start(t, safe)
+			}
+			if c.then != nil {
+				c.then(t, next)
+			}
+			lead(next)
+			eventually(t, "the store says why it does not believe the server", func() bool {
+				l, err := locks.TryLock(t.Context(), "another key")
+				if err == nil {
+					t.Fatalf("TryLock = %v; want quarantine", l.Lease())
+				}
+				if refused := (*redisstore.QuarantineError)(nil); !errors.As(err, &refused) {
+					return false // the connection is one of before
+				}
+				if !strings.Contains(err.Error(), "that it forgets nothing is not believed, since "+c.want) {
+					t.Fatalf("TryLock = %v; want quarantine, since %s", err, c.want)
+				}
+				return true
+			})
+		})
+	}
+}
+
+// behindOneAddress is a connection through a load balancer.
+type behindOneAddress struct{ net.Conn }
+
+func (behindOneAddress) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 6379}
 }
 
 // Another store on the client may not know of the declaration.

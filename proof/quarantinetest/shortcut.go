@@ -23,10 +23,18 @@ const (
 	atOnce = 2 * time.Second
 )
 
+// Restarts end a server that saves all that it answers.
+var Restarts = map[string]func(s *redistest.Server){
+	"kill -9": func(s *redistest.Server) { s.Kill() },
+	"a clean restart": func(s *redistest.Server) {
+		_, _ = s.Do("SHUTDOWN", "NOSAVE")
+		s.Kill() // reaps it
+	},
+}
+
 // CutShort tests that a server that was declared to forget nothing grants again soon when it is back,
 // with default options, and keeps what it has granted. Each round must be granted, or be refused because
-// of the server's clock. At least a third must be granted, and one of them at once. end stops the server,
-// which saves all that it answers.
+// of the server's clock. At least a third must be granted, and one of them at once. end is one of [Restarts].
 func CutShort(t *testing.T, open func(t *testing.T, addr string, opts ...redisstore.Option) *redisstore.Store, end func(*redistest.Server)) {
 	server := redistest.Start(t, redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
 	trial.WhileBusy(t, atOnce, func(take testing.TB, _ time.Duration) { // a later take must be as fast
