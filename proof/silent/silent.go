@@ -4,6 +4,7 @@ package silent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -236,7 +237,7 @@ func Run[S Store, R any](t *testing.T, addr string, over func(t *testing.T, addr
 	t.Run("holders", func(t *testing.T) {
 		t.Parallel()
 		trial.WhileBusy(t, 5*time.Second, func(take testing.TB, ttl time.Duration) {
-			holds(take, fmt.Sprint(t.Name(), ttl), ttl, func(addr string) locker.Locker { return locks(t, addr) }, addr)
+			holds(take, t.Name(), ttl, func(addr string) locker.Locker { return locks(t, addr) }, addr)
 		})
 	})
 	t.Run("calls for people", func(t *testing.T) {
@@ -365,7 +366,7 @@ const minHold = 14 * time.Minute
 func holds(t testing.TB, prefix string, ttl time.Duration, over func(addr string) locker.Locker, addr string) {
 	var all sync.WaitGroup
 	hold := func(reply bool, opts ...locker.Option) {
-		proxy, key := Before(t, addr), fmt.Sprint(prefix, reply, len(opts))
+		proxy, key := Before(t, addr), fmt.Sprint(prefix, reply, rand.Text()) // one of before may have its minimum hold
 		c := locker.New(over(proxy.Addr()), locker.WithTTL(ttl))
 		warm(t, c, key)
 		l, err := c.Lock(t.Context(), key, append(opts, locker.WithWait(patience))...)
