@@ -97,18 +97,20 @@ func TestWhatSpeaksAgainstAServerThatForgetsNothing(t *testing.T) {
 func TestAServerInThePlaceOfAnotherIsNotBelieved(t *testing.T) {
 	safe := redistest.WithArgs("--appendonly", "yes", "--appendfsync", "always")
 	for name, c := range map[string]struct {
-		hidden bool // the address is that of a load balancer
-		next   func(t *testing.T, first *redistest.Server) *redistest.Server
-		then   func(t *testing.T, next *redistest.Server) // when the first one has ended
-		want   string
+		sameAddress bool // as behind a load balancer
+		replace     func(t *testing.T, first *redistest.Server) (next *redistest.Server)
+		want        string
 	}{
 		"a new one, at another address": {
-			next: func(*testing.T, *redistest.Server) *redistest.Server { return nil },
+			replace: func(t *testing.T, first *redistest.Server) *redistest.Server {
+				first.Kill()
+				return redistest.Start(t, safe)
+			},
 			want: "it may answer at another address",
 		},
 		"a replica that was promoted, at the same address": {
-			hidden: true,
-			next: func(t *testing.T, first *redistest.Server) *redistest.Server {
+			sameAddress: true,
+			replace: func(t *testing.T, first *redistest.Server) *redistest.Server {
 				host, port, err := net.SplitHostPort(first.Addr())
 				if err != nil {
 					t.Fatal(err)
@@ -118,12 +120,11 @@ func TestAServerInThePlaceOfAnotherIsNotBelieved(t *testing.T) {
 					n, err := replica.Do("EXISTS", "key")
 					return err == nil && fmt.Sprint(n) == "1"
 				})
-				return replica
-			},
-			then: func(t *testing.T, next *redistest.Server) {
-				if _, err := next.Do("REPLICAOF", "NO", "ONE"); err != nil {
+				first.Kill()
+				if _, err := replica.Do("REPLICAOF", "NO", "ONE"); err != nil {
 					t.Fatal(err)
 				}
+				return replica
 			},
 			want: "it was promoted or changed several times, or was up before",
 		},
@@ -136,7 +137,7 @@ func TestAServerInThePlaceOfAnotherIsNotBelieved(t *testing.T) {
 			lead(first)
 			store, client := goredis.Open(&client.Options{Addr: "locks.example:6379", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				conn, err := new(net.Dialer).DialContext(ctx, network, target.Load().(string))
-				if err == nil && c.hidden {
+				if err == nil && c.sameAddress {
 					conn = behindOneAddress{conn}
 				}
 				return conn, err
@@ -146,15 +147,7 @@ func TestAServerInThePlaceOfAnotherIsNotBelieved(t *testing.T) {
 			if _, err := locks.Lock(t.Context(), "key"); err != nil {
 				t.Fatal(err)
 			}
-			next := c.next(t, first)
-			first.Kill()
-			if next == nil {
-				next = redistest.Start(t, safe)
-			}
-			if c.then != nil {
-				c.then(t, next)
-			}
-			lead(next)
+			lead(c.replace(t, first))
 			eventually(t, "the store says why it does not believe the server", func() bool {
 				l, err := locks.TryLock(t.Context(), "another key")
 				if err == nil {

@@ -86,7 +86,7 @@ func TestAWeekOfRunsLeavesFewRows(t *testing.T) {
 				for i := range runs {
 					call := append([]string{"run"}, args...)
 					if i%3 == 1 {
-						call = append(call, "-at-least", "29s") // the key is freed when run has ended
+						call = append(call, "-ttl", "9s", "-at-least", "29s") // the lease ends by itself, without a keeper
 					}
 					must(t, c.store, append(call, fmt.Sprintf("job %05d", i*7919%runs), "--", "true")...)
 					if _, err := c.db.ExecContext(t.Context(), backdate); err != nil {
