@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-go/lockstep/proof/history"
@@ -72,9 +73,10 @@ func (h *History) Unavailable() (key string, longest Span) {
 				if d.Work == Done { // nobody else is to have it
 					b.To = max(b.To, d.T1+d.Keep)
 				}
-				had = append(had, b, h.delayed(d))
+				had = append(had, b)
 			}
 		}
+		had = append(had, h.arrivals(k)...)
 		for _, gap := range without(merge(wanted), merge(had)) {
 			if gap.length() > longest.length() {
 				key, longest = k, gap
@@ -84,19 +86,17 @@ func (h *History) Unavailable() (key string, longest Span) {
 	return key, longest
 }
 
-// delayed returns the time until an extension takes effect that was under way when its holder was killed. The
-// lease lasts for a TTL from then.
-func (h *History) delayed(d *Hold) (span Span) {
-	died := h.death(d.Client)
-	if died == Never {
-		return span
-	}
+// arrivals returns the moments when a take or an extension of a process that is dead takes effect:
+// it was under way when the process was killed. The key is its owner's at that moment, and nobody
+// cleans up, so the key is locked for a TTL from then.
+func (h *History) arrivals(key string) (moments []Span) {
 	for _, s := range h.States {
-		if s.At > died && s.Key == d.Key && s.Token == d.Token && s.OK && (s.Op == "ExpireIf" || s.Op == "Renew") {
-			span = Span{died, s.At}
+		gives := slices.Contains(granting, s.Op) || s.Op == "ExpireIf" || s.Op == "Renew"
+		if client, _, _ := strings.Cut(s.Token, "w"); gives && s.Key == key && s.OK && s.At > h.death(client) {
+			moments = append(moments, Span{s.At, s.At + 1})
 		}
 	}
-	return span
+	return moments
 }
 
 // cutOffs returns when the process could not reach a quorum. A fault that cuts it off from several

@@ -321,16 +321,18 @@ func TestUnavailableIsWhenSomebodyAskedAndNobodyHad(t *testing.T) {
 }
 
 // What a process has sent before it was killed may take effect later.
-func TestUnavailableBeginsWhenTheLastExtensionOfTheDeadTakesEffect(t *testing.T) {
+func TestUnavailableBeginsAnewWhenACallOfTheDeadTakesEffect(t *testing.T) {
 	extends := State{At: 70 * ms, Node: 1, Key: "a", Op: "ExpireIf", Token: "c1w1#1", OK: true}
 	for name, c := range map[string]struct {
 		change func(s *State)
 		from   time.Duration
 	}{
-		"an extension":            {func(*State) {}, 70 * ms},
+		"an extension":            {func(*State) {}, 70*ms + 1},
 		"one before the death":    {func(s *State) { s.At = 54 * ms }, 55 * ms},
 		"one without effect":      {func(s *State) { s.OK = false }, 55 * ms},
 		"one of another attempt":  {func(s *State) { s.Token = "c2w1#1" }, 55 * ms},
+		"a take":                  {func(s *State) { s.Op, s.Token = "Enter", "c1w2#1" }, 70*ms + 1},
+		"a take of the living":    {func(s *State) { s.Op, s.Token = "Enter", "c2w2#1" }, 55 * ms},
 		"one of another key":      {func(s *State) { s.Key = "b" }, 55 * ms},
 		"a release of the holder": {func(s *State) { s.Op = "DeleteIf" }, 55 * ms},
 	} {
