@@ -1,7 +1,9 @@
 package dialects_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
@@ -23,6 +25,28 @@ func TestEveryStrategy(t *testing.T) {
 		db := d.fresh(t)
 		h := lockertest.Harness{MaxTTL: maxTTL, NoWatch: true}
 		beneath.ThatFit(t, h, db.store(), func(t *testing.T) (any, beneath.Outside) { return db.store(), outside{t, db} })
+	})
+}
+
+// With default options, a key is kept for as long as ShedLock's settings keep one, longer than any lease may be.
+func TestAMinimumHoldOfManyMinutesNeedsNoOption(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		const least = 14 * time.Minute
+		db := d.fresh(t)
+		c := locker.New(single.New(d.open(db.DB)))
+		began := time.Now()
+		l, err := c.Lock(t.Context(), "key", locker.WithMinHold(least))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.TryLock(t.Context(), "key")
+		held, ok := errors.AsType[*locker.HeldError](err)
+		if !ok || held.Left < least-time.Since(began)-time.Second || held.Left > least+time.Second {
+			t.Errorf("TryLock after Unlock = %v; want it held for the rest of %v", err, least)
+		}
 	})
 }
 

@@ -269,7 +269,7 @@ func TestCheckFindsWhatIsMissing(t *testing.T) {
 			if c.change == "" && name != "an older table" {
 				continue // the other dialect has it
 			}
-			if d.name == mariadb.name && name != "an older table" && name != "a newer version" && name != "an index" && name != "a column's type" {
+			if d.name == mariadb.name && !full.Size() && name != "an older table" && name != "a newer version" && name != "an index" && name != "a column's type" {
 				continue // a server each: these are the same code
 			}
 			t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ hold.`,
 					return err
 				}
 				if c.others > 0 {
-					defer c.say("passed over, since they have not the form of a lock of Lockstep: %d keys; -prefix shows locks of other software", c.others)
+					defer c.say("passed over, since they have not the form of a lock of Lockstep: %s; -prefix shows locks of other software", count(c.others, "key"))
 				}
 				untold := 0
 				all = slices.DeleteFunc(all, func(f found) bool {

@@ -35,3 +35,11 @@ func TestTopHasTheLocksWithMostWaitersFirstAndThenTheOldest(t *testing.T) {
 		}
 	}
 }
+
+func TestOneThingIsNotCountedAsMany(t *testing.T) {
+	for n, want := range map[int]string{0: "0 locks", 1: "1 lock", 2: "2 locks"} {
+		if got := count(n, "lock"); got != want {
+			t.Errorf("count(%d) = %q; want %q", n, got, want)
+		}
+	}
+}
