@@ -30,20 +30,20 @@ func (r *repeats) answered(err error) {
 // ended while it was idle: another connection gives the answer. Nothing is known of the attempt that
 // failed, so the next one has another Token, and the strategy cleans up. A waiter keeps its name, and so its
 // position in a queue: what was written to a connection that the server had closed does not arrive later.
-func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (contract.Lease, error) {
-	lease, err := w.attempt(ctx, limit, Locker.Acquire, req, so)
-	w.repeats.answered(err)
-	for n := 0; again(err) && n < maxAgain && w.repeats.take(); n++ {
-		so.failed(err)
-		req.Token = w.lines.holder.token()
+func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
+	for n := 0; ; n++ {
 		next, failed := w.attempt(ctx, limit, Locker.Acquire, req, so)
 		w.repeats.answered(failed)
-		if failed != nil && outcome.Unsent(failed) {
+		if n > 0 && failed != nil && outcome.Unsent(failed) {
 			return contract.Lease{}, err // of this one nothing was sent, but of the one before
 		}
 		lease, err = next, failed
+		if !again(err) || n == maxAgain || !w.repeats.take() {
+			return lease, err
+		}
+		so.failed(err)
+		req.Token = w.lines.holder.token()
 	}
-	return lease, err
 }
 
 // again asks err for a method Again() bool.

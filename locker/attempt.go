@@ -39,18 +39,22 @@ type ask func(l Locker, ctx context.Context, req contract.Request) (contract.Lea
 // over, whatever the Locker does: the goroutine that receives a later grant releases it. Only an attempt
 // on the goroutine of its caller waits for the Locker, which ends it: see alone. A lease that has ended
 // when it comes is an error, so that the wait can go on.
-func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (lease contract.Lease, err error) {
+func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (contract.Lease, error) {
+	lease, err := w.asked(ctx, limit, ask, req, so)
+	if err != nil {
+		return contract.Lease{}, err
+	}
+	return w.inTime(ctx, req, lease, so)
+}
+
+// asked is attempt with a lease that may have ended.
+func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (contract.Lease, error) {
 	if so.tooManyHang() {
 		return contract.Lease{}, &hangingError{w.by()}
 	}
 	began := time.Now()
 	so.attempts++
 	so.wall = w.clock.Read()
-	defer func() {
-		if err == nil {
-			lease, err = w.inTime(ctx, req, lease, so)
-		}
-	}()
 	if limit == nil && ctx.Done() == nil {
 		if shared := w.alone(req, so, began); shared != nil {
 			so.hooks = nil
@@ -59,8 +63,8 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Requ
 	}
 	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: began, within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
 	a.ctx.Context, a.ctx.ledger, a.ctx.deadline, a.ctx.said.scoped = ctx, w.ledger, a.began.Add(a.within), so.scoped
-	if end, ends := ctx.Deadline(); ends {
-		a.ctx.deadline = earlier(a.ctx.deadline, end)
+	if end, ends := ctx.Deadline(); ends && end.Before(a.ctx.deadline) {
+		a.ctx.deadline = end
 	}
 	timer := w.timer(a.within + deadlineGrace)
 	defer func() { timer.Stop(); w.timers.Put(timer) }()
@@ -98,7 +102,9 @@ func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Requ
 // inTime returns the lease as its holder may rely on it. A lease that has ended by then is an error.
 func (w *waiting) inTime(ctx context.Context, req contract.Request, lease contract.Lease, so *effort) (contract.Lease, error) {
 	if ttl := so.wait.relied(req); ttl < req.TTL {
-		lease.Expires = earlier(lease.Expires, contract.Until(lease.Granted, ttl))
+		if end := contract.Until(lease.Granted, ttl); end.Before(lease.Expires) {
+			lease.Expires = end
+		}
 	}
 	if got := (grant{lease, so.wall}); got.ended(time.Now()) {
 		return lease, w.tooLate(ctx, req, &got)

@@ -9,7 +9,6 @@ import (
 	"github.com/lockstep-go/lockstep/internal/calls"
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
-	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it. cause, left,
@@ -155,13 +154,4 @@ func (h *hold) releaseOnce(ctx context.Context) error {
 	}
 	h.mu.Unlock()
 	return releaseOnce(ctx, h.client.locker, lease)
-}
-
-// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone
-// already.
-func releaseOnce(ctx context.Context, l Locker, lease contract.Lease) error {
-	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
-		return err
-	}
-	return nil
 }

@@ -266,7 +266,8 @@ func (ls *lines) restFrom(key string) {
 	if ls.rests == nil {
 		ls.rests = map[string]time.Time{}
 	}
-	d := sharing(ls.count(key), rand.Float64())
+	waiters := ls.count(key)
+	d := sharing(waiters, rand.Float64())
 	ls.rests[key] = time.Now().Add(d)
 	time.AfterFunc(d, func() {
 		ls.mu.Lock()

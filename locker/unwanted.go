@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -40,7 +41,6 @@ func (c *Client) discard(ctx context.Context, lease contract.Lease, ttl time.Dur
 }
 
 func discard(ctx context.Context, l Locker, w *waiting, lease contract.Lease, ttl time.Duration) {
-	w.handovers.forget(lease.Token)
 	remove := func(ctx context.Context) error {
 		err := releaseOnce(ctx, l, lease)
 		if err == nil {
@@ -48,5 +48,15 @@ func discard(ctx context.Context, l Locker, w *waiting, lease contract.Lease, tt
 		}
 		return err
 	}
+	w.handovers.forget(lease.Token)
 	w.cleanups.Add(&countedContext{ctx, w.ledger}, cleanup.Entry{TTL: ttl, Known: true, AtOnce: true, Remove: remove, Done: w.ledger.Count()})
+}
+
+// releaseOnce releases a lease that nobody holds any more. It is no error if the lease is gone
+// already.
+func releaseOnce(ctx context.Context, l Locker, lease contract.Lease) error {
+	if err := l.Release(ctx, lease); !errors.Is(err, ErrLost) {
+		return err
+	}
+	return nil
 }
