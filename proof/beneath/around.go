@@ -23,12 +23,12 @@ type Wrapping func(t *testing.T, l locker.Locker) locker.Locker
 
 // Around runs the contract of a Locker on every strategy with wrap around it, over stores in memory
 // and in fake time. The nodes of a quorum are wrapped as well. It leaves out the sentences that a
-// strategy does not promise.
-func Around(t *testing.T, wrap Wrapping) {
+// strategy does not promise. All Clients have the options opts.
+func Around(t *testing.T, wrap Wrapping, opts ...locker.ClientOption) {
 	for _, r := range table.Of(table.Contract) {
 		t.Run(r.Name, func(t *testing.T) {
 			leaveOutMost(t, r)
-			keepsContract(t, r, Memory, true, wrap)
+			keepsContract(t, r, Memory, true, wrap, opts...)
 		})
 	}
 }
@@ -95,9 +95,9 @@ func leaveOutMost(t *testing.T, r table.Row) {
 
 func unwrapped(_ *testing.T, l locker.Locker) locker.Locker { return l }
 
-func keepsContract(t *testing.T, r table.Row, start Start, bubble bool, wrap Wrapping) {
+func keepsContract(t *testing.T, r table.Row, start Start, bubble bool, wrap Wrapping, opts ...locker.ClientOption) {
 	h := harness(r)
-	h.Bubble = bubble
+	h.Bubble, h.Options = bubble, opts
 	if !bubble {
 		h.MaxTTL = MaxTTL
 	}
