@@ -5,7 +5,8 @@
 -- A function that changes a key first locks the row of the key, so the changes of one key have an order.
 -- One that ends a lock or a hold also changes that row: guard counts on it.
 
--- locked locks the row of a key, which it adds if it is missing. A row that is added pays for a sweep.
+-- locked locks the row of a key, which it adds if it is missing. A call that adds a row pays for a sweep:
+-- see tidy.
 CREATE OR REPLACE FUNCTION lockstep.locked(k bytea) RETURNS lockstep.lock LANGUAGE plpgsql AS $$
 DECLARE
   r lockstep.lock;
@@ -16,9 +17,6 @@ BEGIN
       RETURN r;
     END IF;
     INSERT INTO lockstep.lock (key) VALUES (k) ON CONFLICT DO NOTHING;
-    IF FOUND THEN
-      PERFORM lockstep.tidy();
-    END IF;
   END LOOP;
 END $$;
 
@@ -75,6 +73,9 @@ BEGIN
         IF attempt = 2 OR me = '' OR place > 0 THEN
           left_us := lockstep.until(t, r.expires);
           holder := CASE WHEN r.kind = 1 THEN lockstep.label(r.value) END;
+          IF attempt = 2 AND me <> '' THEN
+            PERFORM lockstep.tidy();
+          END IF;
           RETURN;
         END IF;
       END IF;
@@ -93,6 +94,7 @@ BEGIN
     END IF;
     SELECT lockstep.until(t, l.expires) INTO left_us FROM lockstep.lock AS l WHERE l.key = k;
     place := lockstep.position(k, me, t);
+    PERFORM lockstep.tidy();
     RETURN;
   END IF;
   IF numbering <> 0 THEN
@@ -109,6 +111,9 @@ BEGIN
     expires = CASE WHEN ours AND expires < 'infinity' THEN greatest(expires, lockstep.after(t, us)) ELSE lockstep.after(t, us) END
     WHERE key = k;
   outcome := 1;
+  IF r.expires = '-infinity' THEN
+    PERFORM lockstep.tidy();
+  END IF;
 END $$;
 
 -- extend lets a key live longer. outcome is 0 if the token does not have it, 1, or 2 for another type.
@@ -185,9 +190,13 @@ END $$;
 -- watch asks to be told when a key becomes free. The lock on the row keeps it from crossing a release. A
 -- sweep removes the watchers together with the row.
 CREATE OR REPLACE FUNCTION lockstep.watch(k bytea, store text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  r lockstep.lock := lockstep.locked(k);
 BEGIN
-  PERFORM lockstep.locked(k);
   INSERT INTO lockstep.watcher (key, channel) VALUES (k, store) ON CONFLICT DO NOTHING;
+  IF r.expires = '-infinity' THEN
+    PERFORM lockstep.tidy();
+  END IF;
   RETURN true;
 END $$;
 

@@ -89,9 +89,6 @@ CREATE OR REPLACE FUNCTION lockstep.stand(k bytea, me text, store text, its byte
 BEGIN
   INSERT INTO lockstep.waiter AS w (key, waiter, channel, holds, most, seen) VALUES (k, me, store, its, its_most, t)
     ON CONFLICT (key, waiter) DO NOTHING;
-  IF FOUND THEN
-    PERFORM lockstep.tidy();
-  END IF;
 END $$;
 
 -- offer reserves a free key for the head of its queue, and reminds the next waiter. It is true if me may

@@ -209,6 +209,9 @@ BEGIN
   IF enters OR ended OR mine OR given > 0 THEN
     PERFORM lockstep.keep(k, n.its, NOT enters, t);
   END IF;
+  IF r.expires = '-infinity' OR me <> '' AND NOT enters THEN
+    PERFORM lockstep.tidy();
+  END IF;
 END $$;
 
 -- ends is true if something of the key has ended and is still there.

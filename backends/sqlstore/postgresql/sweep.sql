@@ -1,5 +1,5 @@
 -- Sweeping is charged to calls that add a row, so that programs tidy up which live for a second or crash.
--- Nothing here waits for a row: a row that is locked is left for the next sweep.
+-- Nothing here waits for a row of a key that is in use: a row that is locked is left for the next sweep.
 
 -- sweep_some looks at no more than so many rows of each kind whose time has come. It removes keys that
 -- have been free for an hour, with their holds; numbers whose time is over; and waiters that have died. The
@@ -36,8 +36,10 @@ BEGIN
   RETURN greatest(keys, numbers);
 END $$;
 
--- tidy is a sweep for the sake of a row that a call adds. Above READ COMMITTED a sweep can meet a
--- conflict, which is no reason for the call to fail.
+-- tidy is a sweep for the sake of a row that a call adds: that of a key, which has never expired, or of a
+-- waiter. It is the last that the call does. What it has swept stays locked until the end of the call, so two calls
+-- that still needed a row could wait for each other. Above READ COMMITTED a sweep can meet a conflict,
+-- which is no reason for the call to fail.
 CREATE OR REPLACE FUNCTION lockstep.tidy() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM lockstep.sweep_some(4);
