@@ -8,7 +8,7 @@ import "weak"
 // [LostAbandoned].
 //
 // By default the Client renews such a lock for as long as the process lives, and middleware reports
-// it: see [contract.Lease.Abandoned]. The garbage collector cannot know that nobody needs a lock: the work
+// it: see [contract.Call.Abandoned]. The garbage collector cannot know that nobody needs a lock: the work
 // may have kept only the Done channel, or nothing. So use this option only if the work uses its
 // Lock or a ctx below [Lock.Context] until it ends; work under [Client.Do] always does. When the
 // collector finds an abandoned lock is not defined.

@@ -55,14 +55,14 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 	began := time.Now()
 	so.attempts++
 	so.wall = w.clock.Read()
-	if limit == nil && ctx.Done() == nil {
+	if limit.Done() == nil {
 		if shared := w.alone(req, so, began); shared != nil {
 			so.hooks = nil
 			return w.prompt(shared.with(ctx), ask, req, began)
 		}
 	}
 	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: began, within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
-	a.ctx.Context, a.ctx.ledger, a.ctx.deadline, a.ctx.said.scoped = ctx, w.ledger, a.began.Add(a.within), so.scoped
+	a.ctx.countedContext, a.ctx.deadline, a.ctx.said.scoped = countedContext{ctx, w.ledger}, a.began.Add(a.within), so.scoped
 	if end, ends := ctx.Deadline(); ends && end.Before(a.ctx.deadline) {
 		a.ctx.deadline = end
 	}
@@ -75,10 +75,9 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 		so.hooks = a.ctx.said.hooks
 		return a.lease, a.result()
 	case <-ctx.Done():
-		end = ctx.Err()
 	case <-timer.C:
 		end = context.DeadlineExceeded
-	case <-done(limit):
+	case <-limit.Done():
 		grace := time.NewTimer(answerGrace)
 		defer grace.Stop()
 		select {
@@ -87,12 +86,15 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 		case <-grace.C:
 		}
 	}
+	if over := ctx.Err(); over != nil {
+		end = over
+	}
 	if !a.leave(end) {
 		so.hooks = a.ctx.said.hooks
 		return a.lease, a.result()
 	}
 	so.left = append(so.left, a)
-	if ctx.Err() == nil && (limit == nil || limit.Err() == nil) {
+	if ctx.Err() == nil && limit.Err() == nil {
 		so.silent++
 		return contract.Lease{}, &silentError{by: w.by(), within: a.within}
 	}

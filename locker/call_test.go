@@ -57,7 +57,7 @@ type remade struct{ locker.Locker }
 func (r remade) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := r.Locker.Acquire(ctx, contract.Request{
 		Key: req.Key, Token: req.Token, Owner: req.Owner, TTL: req.TTL,
-		Turn: contract.Turn{Waiter: req.Waiter, Shared: req.Shared, Joins: req.Joins},
+		Turn: contract.Turn{Waiter: req.Waiter, OtherSoftware: req.OtherSoftware, Joins: req.Joins},
 	})
 	return remake(lease), err
 }

@@ -46,10 +46,10 @@ func New(l Locker, opts ...ClientOption) *Client {
 	if l == nil {
 		c.defaults.refuse(outcome.Invalidf("locker is nil"))
 	}
-	if c.defaults.shared && c.defaults.handover > 0 {
+	if c.defaults.otherSoftware && c.defaults.handover > 0 {
 		c.defaults.refuse(outcome.Invalidf("locker.WithOtherSoftware does not go with locker.WithMaxHandovers, which passes others by"))
 	}
-	c.lines.shared, c.lines.holder = c.defaults.shared, c.defaults.holder
+	c.lines.otherSoftware, c.lines.holder = c.defaults.otherSoftware, c.defaults.holder
 	c.handovers.most, c.handovers.lines = c.defaults.handover, &c.lines
 	w := &waiting{Locker: l, clock: wallclock.Of(l), lines: &c.lines, handovers: &c.handovers, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
@@ -176,7 +176,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	}
 	req := contract.Request{
 		Key: key, Token: c.defaults.holder.token(), Owner: ownerFrom(ctx), TTL: cfg.asks(),
-		Turn: contract.Turn{Shared: c.defaults.shared},
+		Turn: contract.Turn{OtherSoftware: c.defaults.otherSoftware},
 	}
 	var chance nesting
 	if !how.once {
@@ -222,7 +222,7 @@ func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wa
 
 // through is acquire through middleware, which finds the call in the ctx.
 func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
-	within := &callContext{Context: ctx, ledger: &c.ledger, wait: wait}
+	within := &callContext{countedContext: countedContext{ctx, &c.ledger}, wait: wait}
 	within.said.scoped = how.scoped
 	if how.from != "" {
 		got.Lease, err = c.locker.Transfer(within, how.from, req)

@@ -61,29 +61,24 @@ func (c *holdContext) Format(s fmt.State, verb rune) { printed.Format(s, verb, c
 // [context.AfterFunc] a Lock and Unlock would take 1.2 to 1.4 times the CPU, and 13 allocations
 // instead of 6: see bench/regress/mechanisms.md.
 type deadlineContext struct {
-	valuesContext
+	countedContext // of the ctx given to Lock
 	ctxEnd
 	deadline time.Time
 }
 
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *deadlineContext) Done() <-chan struct{}       { return c.ctxEnd.Done() }
-func (c *deadlineContext) Err() error                  { return c.ctxEnd.Err() }
 
-// attemptContext is the ctx of an attempt. It has the values of the caller's ctx, and the ledger: see
-// [contract.DelayDrain]. Its deadline is for client libraries that look at nothing else. The caller of the
-// attempt waits with a timer anyway, and ends the ctx.
+// attemptContext is the ctx of an attempt. It has the values of the caller's ctx. Its deadline is for client
+// libraries that look at nothing else. The caller of the attempt waits with a timer anyway, and ends the
+// ctx.
 type attemptContext struct {
-	context.Context // of the caller
+	countedContext // of the caller
 	ctxEnd
 	deadline time.Time
-	ledger   *cleanup.Ledger
 	said     said // to middleware around the attempt
 }
 
 func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true }
-func (c *attemptContext) Done() <-chan struct{}       { return c.ctxEnd.Done() }
-func (c *attemptContext) Err() error                  { return c.ctxEnd.Err() }
 
 // sharedContext is the ctx of the attempts that run on the goroutines of their callers: see
 // waiting.alone. Those that begin within a short time share one, which saves three allocations for
@@ -162,28 +157,10 @@ func (c *givenContext) Value(key any) any {
 }
 
 func (c *attemptContext) Value(key any) any {
-	switch key {
-	case calls.DrainKey{}:
-		return c.ledger
-	case calls.Key{}:
+	if key == (calls.Key{}) {
 		return &c.said
 	}
-	return c.Context.Value(key)
-}
-
-// valuesContext has the values of the ctx given to Lock, but not its end, and the ledger: see
-// [contract.DelayDrain]. [context.WithoutCancel] has no place for the ledger.
-type valuesContext struct{ hold *hold }
-
-func (c *valuesContext) Deadline() (end time.Time, ends bool) { return time.Time{}, false }
-func (c *valuesContext) Done() <-chan struct{}                { return nil }
-func (c *valuesContext) Err() error                           { return nil }
-
-func (c *valuesContext) Value(key any) any {
-	if key == (calls.DrainKey{}) {
-		return &c.hold.client.ledger
-	}
-	return c.hold.given.Value(key)
+	return c.countedContext.Value(key)
 }
 
 // ctxError is the error of ctx, and its cause if that says more.

@@ -36,7 +36,7 @@ func (c *Client) Drain(ctx context.Context) error {
 	return nil
 }
 
-// countedContext is a ctx with the ledger, for calls of the Locker.
+// countedContext is a ctx with the ledger, for calls of the Locker: see [contract.DelayDrain].
 type countedContext struct {
 	context.Context
 	ledger *cleanup.Ledger

@@ -121,7 +121,7 @@ func (h *hold) releaseNow() {
 		return
 	}
 	h.join()
-	ctx, cancel := context.WithDeadline(&valuesContext{h}, earlier(now.Add(unlockLimit), ends))
+	ctx, cancel := context.WithDeadline(&countedContext{context.WithoutCancel(h.given), &h.client.ledger}, earlier(now.Add(unlockLimit), ends))
 	defer cancel()
 	if err := cleanup.Repeat(ctx, h.releaseOnce); err != nil && !outcome.Permanent(err) {
 		h.releaseLeftover()
@@ -141,7 +141,7 @@ func (h *hold) releaseLeftover() {
 	answered := h.over.answered
 	h.mu.Unlock()
 	e := cleanup.Entry{TTL: h.asks(), Known: true, AtOnce: answered, Remove: remove, Done: h.client.ledger.Count()}
-	if !h.client.cleanups.Add(&valuesContext{h}, e) {
+	if !h.client.cleanups.Add(&countedContext{h.given, &h.client.ledger}, e) {
 		tell()
 	}
 }

@@ -20,9 +20,9 @@ type lines struct {
 	// lines that have ended, for the next caller: bench/regress/mechanisms.md
 	spare sync.Pool
 
-	shared bool                 // with other software: see WithOtherSoftware; set by New, as holder is
-	holder holder               // in tokens and the names of waiters
-	rests  map[string]time.Time // until when this Client leaves a key that it has released to others
+	otherSoftware bool                 // takes the same locks: see WithOtherSoftware; set by New, as holder is
+	holder        holder               // in tokens and the names of waiters
+	rests         map[string]time.Time // until when this Client leaves a key that it has released to others
 }
 
 // line is a head, which is not in queue, and the waiters behind it.
@@ -100,7 +100,7 @@ func (ls *lines) freed(key string) {
 	for ln := ls.byKey[key]; ln != nil; ln = ln.other {
 		ls.step(ln, &lineEvent{is: onFreed})
 	}
-	if ls.shared {
+	if ls.otherSoftware {
 		ls.restFrom(key)
 	}
 }
@@ -126,7 +126,7 @@ func (ls *lines) step(ln *line, e *lineEvent) (a lineAction) {
 	if e.watch != nil && e.watch != ln.watch {
 		return a
 	}
-	if e.is == onAttempt && ls.shared {
+	if e.is == onAttempt && ls.otherSoftware {
 		e.rests = time.Now().Before(ls.rests[ln.key])
 	}
 	if e.behind = len(ln.queue); e.behind > 0 {
@@ -280,7 +280,7 @@ func (ls *lines) restFrom(key string) {
 
 // rest is how long this Client still leaves the key to others.
 func (ls *lines) rest(key string) time.Duration {
-	if !ls.shared {
+	if !ls.otherSoftware {
 		return 0
 	}
 	ls.mu.Lock()

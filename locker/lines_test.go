@@ -86,7 +86,7 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		ln.state.handed = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
 		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
 		at := &place{w: w, key: req.Key, ttl: req.TTL, ln: ln}
-		lease, err := w.wait(context.Background(), nil, at, req, &effort{wait: &waitPolicy{}})
+		lease, err := w.wait(context.Background(), context.Background(), at, req, &effort{wait: &waitPolicy{}})
 		if err != nil || lease.Token != "own" {
 			t.Errorf("granted token %q, error %v; want the token of its own attempt", lease.Token, err)
 		}
@@ -100,7 +100,7 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 
 func TestNothingIsLeftOfAKeyThatHasRested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ls := &lines{shared: true}
+		ls := &lines{otherSoftware: true}
 		ls.freed("key")
 		if ls.rest("key") == 0 {
 			t.Fatal("the key does not rest")
@@ -178,7 +178,7 @@ func TestACallThatIsLetOutMakesItsAttemptOutsideOfTheLine(t *testing.T) {
 		turns := make([]lineAction, len(places))
 		for i := range places {
 			places[i] = &place{w: w, key: "key", ttl: time.Minute}
-			go func() { turns[i], _ = places[i].turn(ctx, nil, &effort{wait: so.wait}) }()
+			go func() { turns[i], _ = places[i].turn(ctx, ctx, &effort{wait: so.wait}) }()
 			synctest.Wait()
 		}
 		head, next, let, last := places[0], places[1], places[2], places[3]
@@ -190,7 +190,7 @@ func TestACallThatIsLetOutMakesItsAttemptOutsideOfTheLine(t *testing.T) {
 		if over, err := let.answered(false, &HeldError{Key: "key"}, so); over {
 			t.Fatalf("the call that was let out ends with %v", err)
 		}
-		go func() { _, _ = let.turn(ctx, nil, so) }()
+		go func() { _, _ = let.turn(ctx, ctx, so) }()
 		synctest.Wait()
 		if line := w.lines.find("key", ""); len(line.queue) != 2 || line.queue[0].number != let.number {
 			t.Errorf("%d calls are behind the head; want two, the one that was let out first", len(line.queue))

@@ -31,12 +31,12 @@ const DefaultTTL = 10 * time.Second
 
 type config struct {
 	terms
-	wait       waitPolicy
-	middleware []contract.Middleware
-	holder     holder
-	handover   int // how often a lease is handed over; 0: never
-	shared     bool
-	err        error
+	wait          waitPolicy
+	middleware    []contract.Middleware
+	holder        holder
+	handover      int // how often a lease is handed over; 0: never
+	otherSoftware bool
+	err           error
 }
 
 // terms are what the options say of a hold.
@@ -178,7 +178,9 @@ func WithBackoff(b Backoff) Option {
 // would together; from the ninth on, no more often. The wait after a release is shorter by as much.
 // [Client.TryLock] does not wait. Chance decides who is next. It can't be used with
 // [WithMaxHandovers] or with package fair.
-func WithOtherSoftware() ClientOption { return clientOption(func(c *config) { c.shared = true }) }
+func WithOtherSoftware() ClientOption {
+	return clientOption(func(c *config) { c.otherSoftware = true })
+}
 
 // WithMiddleware wraps the waiting Locker of a Client: middleware sees one Acquire per Lock,
 // whatever the number of attempts. The first one is the outermost. [contract.Wrap] puts middleware around

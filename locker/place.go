@@ -73,7 +73,7 @@ func (p *place) enter(ctx, limit context.Context, so *effort) error {
 		}
 		return nil
 	case <-ctx.Done():
-	case <-done(limit):
+	case <-limit.Done():
 	}
 	held, unwanted, fault := p.w.lines.quit(ln, wt)
 	p.unwanted = unwanted
@@ -139,7 +139,7 @@ func (p *place) leave(lease contract.Lease, granted bool) (unwanted *grant) {
 // sleep returns nil when the sleep of the head is over.
 func (p *place) sleep(ctx, limit context.Context, so *effort) error {
 	lines := p.w.lines
-	if !lines.shared { // a waiter that is woken would win every time
+	if !lines.otherSoftware { // a waiter that is woken would win every time
 		now := lines.tell(p.ln, lineEvent{is: onSleep, outlasts: so.wait.limit > 0})
 		if now.err != nil {
 			return wrap("watch", p.key, now.err)
@@ -170,9 +170,9 @@ func (p *place) sleep(ctx, limit context.Context, so *effort) error {
 			}
 		case <-timer.C:
 		case <-ctx.Done():
-		case <-done(limit):
+		case <-limit.Done():
 		}
-		if ctx.Err() != nil || limit != nil && limit.Err() != nil {
+		if ctx.Err() != nil || limit.Err() != nil {
 			s := lines.look(p.ln)
 			return ended(ctx, p.key, s.holder(p.key, time.Now()), s.fault)
 		}
@@ -211,7 +211,7 @@ func (p *place) pause(so *effort) time.Duration {
 		pause = failing(1, rand.Float64())
 	case s.fault != nil:
 		pause = failing(s.failures, rand.Float64())
-	case p.w.lines.shared:
+	case p.w.lines.otherSoftware:
 		return sharing(p.w.lines.inLine(p.ln), rand.Float64())
 	case s.polls():
 		pause = polling(max(so.attempts, 1), rand.Float64())

@@ -154,7 +154,7 @@ func (h *hold) release() {
 func (h *hold) firstRelease(now time.Time) {
 	left := h.leaseNow().Expires.Sub(now)
 	limit := min(releaseLimit, left)
-	ctx := &deadlineContext{valuesContext: valuesContext{h}, deadline: now.Add(limit)}
+	ctx := &deadlineContext{countedContext: countedContext{h.given, &h.client.ledger}, deadline: now.Add(limit)}
 	late := time.AfterFunc(min(lateAfter, left), func() { h.releaseIsLate(ctx) })
 	returned := false
 	defer func() {
@@ -224,7 +224,7 @@ func (h *hold) resend() {
 	}
 	h.mu.Unlock()
 	// Drain counts it already, so the entry has no Done.
-	if begin && !h.client.cleanups.Add(&valuesContext{h}, cleanup.Entry{TTL: left, Known: true, Remove: h.sendLast}) {
+	if begin && !h.client.cleanups.Add(&countedContext{h.given, &h.client.ledger}, cleanup.Entry{TTL: left, Known: true, Remove: h.sendLast}) {
 		h.client.renewals.follow(h)
 	}
 }

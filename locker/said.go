@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
-	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker/contract"
@@ -45,24 +44,21 @@ func (s *said) OnHold(begin contract.Begin) {
 // it has an effort of its own: middleware may make several, also at once. The last one that has granted
 // counts.
 type callContext struct {
-	context.Context
-	ledger *cleanup.Ledger
-	wait   *waitPolicy
-	said   said
-	few    [2]contract.Begin  // room for the hooks: most programs have one or two
-	wall   *wallclock.Reading // before the attempt that won
+	countedContext
+	wait *waitPolicy
+	said said
+	few  [2]contract.Begin  // room for the hooks: most programs have one or two
+	wall *wallclock.Reading // before the attempt that won
 }
 
 func (c *callContext) Value(key any) any {
 	switch key {
-	case calls.DrainKey{}:
-		return c.ledger
 	case calls.Key{}:
 		return &c.said
 	case callKey{}:
 		return c
 	}
-	return c.Context.Value(key)
+	return c.countedContext.Value(key)
 }
 
 // granted notes what the Acquire has found that has just granted.

@@ -30,7 +30,7 @@ func TestSharedKeysAreNeitherWatchedNorQueuedFor(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, req := range s.acquires[1:] {
-			if req.Waiter != "" || !req.Shared {
+			if req.Waiter != "" || !req.OtherSoftware {
 				t.Fatalf("an attempt takes a position: %+v", req)
 			}
 		}

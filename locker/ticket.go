@@ -75,7 +75,7 @@ func (h *hold) canMove(ctx context.Context) error {
 	}
 	c := h.client
 	req := contract.Request{
-		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Turn: contract.Turn{Shared: c.defaults.shared},
+		Key: h.lease.Key, Token: c.defaults.holder.token(), TTL: h.ttl, Turn: contract.Turn{OtherSoftware: c.defaults.otherSoftware},
 	}
 	c.ledger.Begin()
 	defer c.ledger.Done()

@@ -69,7 +69,7 @@ func (w *waiting) lock(ctx context.Context, req contract.Request, so *effort) (c
 // resume makes one attempt. It is not repeated, also if the connection had ended while it was idle:
 // if the first attempt took over the hold, the next one would find none.
 func (w *waiting) resume(ctx context.Context, from string, req contract.Request, so *effort) (contract.Lease, error) {
-	lease, err := w.attempt(ctx, nil, func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error) {
+	lease, err := w.attempt(ctx, ctx, func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error) {
 		return l.Transfer(ctx, from, req)
 	}, req, so)
 	return w.concluded(ctx, req, so, lease, err)
@@ -92,9 +92,9 @@ func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effor
 func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
 	p := so.wait
 	if p.once {
-		return w.insist(ctx, nil, req, so)
+		return w.insist(ctx, ctx, req, so)
 	}
-	var limit context.Context
+	limit := ctx
 	if p.limit > 0 {
 		var cancel context.CancelFunc
 		limit, cancel = context.WithTimeout(ctx, p.limit)
@@ -176,12 +176,4 @@ func why(ctx context.Context) error {
 		return ctxError(ctx)
 	}
 	return ErrWaitLimit
-}
-
-// done is the Done channel of a ctx that may be nil.
-func done(ctx context.Context) <-chan struct{} {
-	if ctx == nil {
-		return nil
-	}
-	return ctx.Done()
 }

@@ -94,9 +94,9 @@ type Request struct {
 // A Turn says whether a request has a place in the queue of a store. Strategies without a queue do not
 // look at it.
 type Turn struct {
-	Waiter string // the waiter for which a Watch of the key is active; empty: takes no position
-	Shared bool   // the Client has the option locker.WithOtherSoftware: it takes no position
-	Joins  bool   // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
+	Waiter        string // the waiter for which a Watch of the key is active; empty: takes no position
+	OtherSoftware bool   // the Client has the option locker.WithOtherSoftware: it takes no position
+	Joins         bool   // the Client was just granted a lease with Room, and this request stood in the same line: no order applies
 }
 
 // ValidateTransfer is an error if the request, or from, is bad input. Every strategy calls it in

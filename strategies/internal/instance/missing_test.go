@@ -15,7 +15,7 @@ import (
 func TestBadInputOfAStrategyIsAnInvalidErrorOfEveryCall(t *testing.T) {
 	none := instance.Missing((*memory.Store)(nil))
 	lease := contract.Lease{Key: "key", Token: "token"}
-	shared := contract.Request{Key: "key", Token: "token", TTL: time.Second, Turn: contract.Turn{Shared: true}}
+	shared := contract.Request{Key: "key", Token: "token", TTL: time.Second, Turn: contract.Turn{OtherSoftware: true}}
 	_, acquire := none.Acquire(t.Context(), shared)
 	_, extend := none.Extend(t.Context(), lease, time.Second)
 	_, fair := instance.Queued(memory.New(), true).Acquire(t.Context(), shared)

@@ -29,7 +29,7 @@ type queued struct {
 }
 
 func (q queued) Put(ctx context.Context, req contract.Request) (backends.Result, error) {
-	if q.inOrder && req.Shared {
+	if q.inOrder && req.OtherSoftware {
 		return backends.Result{}, errShared
 	}
 	return q.SetNXQueued(ctx, req.Key, req.Token, req.TTL, q.turn(req))

@@ -34,7 +34,7 @@ func (s shared) Endpoint() string { return address.Of(s.SharedStore) }
 
 func (s shared) Put(ctx context.Context, req contract.Request) (backends.Result, error) {
 	a := s.admission(req)
-	if a.InOrder && req.Shared {
+	if a.InOrder && req.OtherSoftware {
 		return backends.Result{}, errShared
 	}
 	a.Waiter = req.Waiter
