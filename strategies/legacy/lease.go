@@ -42,10 +42,10 @@ func checkExtension(ctx context.Context, store backends.LegacyStore, lease contr
 }
 
 func checkTTL(ctx context.Context, store backends.LegacyStore, ttl time.Duration) error {
-	if limit := store.MaxTTL(); backends.Relied(ctx, ttl) > limit {
-		return backends.Invalidf("ttl %v is over the store's limit of %v (see WithMaxTTL of the store's package)", ttl, limit)
+	if err := contract.ValidateTTL(ttl); err != nil {
+		return err
 	}
-	return contract.ValidateTTL(ttl)
+	return backends.CheckTTL(ctx, ttl, store.MaxTTL(), "WithMaxTTL of the store's package")
 }
 
 func granted(req contract.Request, started time.Time) contract.Lease {

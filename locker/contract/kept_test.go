@@ -1,4 +1,4 @@
-package locker_test
+package contract_test
 
 import (
 	"testing"
