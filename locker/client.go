@@ -34,7 +34,6 @@ type Client struct {
 	// Releases that take longer than lateAfter. While there are some, Unlock with a ctx that
 	// can't end calls on another goroutine, so that it returns after 3 s whatever the library does
 	hung atomic.Int32
-	ends bool // the calls of the Locker end by themselves: see package prompt
 }
 
 // New returns a Client that takes its locks from l. If an option is wrong, every Lock fails with an
@@ -53,7 +52,6 @@ func New(l Locker, opts ...ClientOption) *Client {
 	c.handovers.most, c.handovers.lines = c.defaults.handover, &c.lines
 	w := &waiting{Locker: l, clock: wallclock.Of(l), lines: &c.lines, handovers: &c.handovers, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
-	c.ends = w.ends
 	c.inner = w
 	if c.locker = contract.Wrap(w, c.defaults.middleware...); c.locker == nil {
 		c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))

@@ -12,7 +12,7 @@ import (
 )
 
 // over is how a hold ended, and what becomes of its lease. The mutex of the hold guards it. cause, left,
-// stopped and told are set once, all four at the same time. From then on the goroutine that has set them,
+// stopped and, after a loss, told are set once, at the same time. From then on the goroutine that has set them,
 // and those that have waited for it, read them without the mutex.
 //
 // A Release is sent

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
@@ -48,16 +47,16 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return &Error{Op: "release", Key: l.Key(), Err: errNilContext}
 	}
 	h.checkClock(now)
-	if h.unlock.begin(&h.mu) {
+	if h.beginUnlock() {
 		h.client.ledger.Begin() // until it is settled
 		h.end(ErrReleased, now)
-		if ctx.Done() == nil && h.client.ends && h.client.hung.Load() == 0 {
+		if ctx.Done() == nil && h.client.inner.ends && h.client.hung.Load() == 0 {
 			h.release()
 		} else {
 			go h.releaseAside()
 		}
 	}
-	done := h.unlock.wait(&h.mu)
+	done := h.unlocked()
 	if done == nil {
 		return h.unlock.err
 	}
@@ -103,26 +102,26 @@ type unlocking struct {
 	err error // the result when it is over
 }
 
-// begin tells whether this is the first Unlock.
-func (u *unlocking) begin(mu *sync.Mutex) (first bool) {
-	mu.Lock()
-	defer mu.Unlock()
-	first = !u.begun
-	u.begun = true
+// beginUnlock tells whether this is the first Unlock.
+func (h *hold) beginUnlock() (first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first = !h.unlock.begun
+	h.unlock.begun = true
 	return first
 }
 
-// wait returns a channel that is closed when the release is over; nil if it is over already.
-func (u *unlocking) wait(mu *sync.Mutex) (done <-chan struct{}) {
-	mu.Lock()
-	defer mu.Unlock()
-	if u.over {
+// unlocked returns a channel that is closed when the release is over; nil if it is over already.
+func (h *hold) unlocked() (done <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unlock.over {
 		return nil
 	}
-	if u.done == nil {
-		u.done = make(chan struct{})
+	if h.unlock.done == nil {
+		h.unlock.done = make(chan struct{})
 	}
-	return u.done
+	return h.unlock.done
 }
 
 // release is the work of the first Unlock: it waits for extensions under way, and sends what is due.

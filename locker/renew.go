@@ -49,7 +49,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := h.begin(call); err != nil {
 		return err
 	}
-	if ctx.Done() == nil && h.client.ends {
+	if ctx.Done() == nil && h.client.inner.ends {
 		call.call()
 		return call.err
 	}

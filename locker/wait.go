@@ -110,8 +110,8 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 	return lease, err
 }
 
-// wait is the only loop of attempts: the place of the call says when the next one is due, and how it is
-// made.
+// wait is the loop of attempts: the place of the call says when the next one is due, and how it is made. Only
+// insist repeats one, at once.
 func (w *waiting) wait(ctx, limit context.Context, at *place, req contract.Request, so *effort) (contract.Lease, error) {
 	for {
 		now, err := at.turn(ctx, limit, so)
