@@ -83,7 +83,8 @@ regress: programs ## compare the speed of this tree with that of the commit BASE
 
 # The parts have at most two hours each, and can run on machines side by side. COUNT repeats the tests.
 nightly: programs ## run every test in full size, with fresh seeds, on all servers, beside yesterday's commit; PART=name for one part (see make parts)
-	@go run ./proof/runs nightly $(if $(COUNT),-count $(COUNT)) $(PART)
+	@.ci/install chromium
+	@LOCKSTEP_REQUIRE_CHROMIUM=1 go run ./proof/runs nightly $(if $(COUNT),-count $(COUNT)) $(PART)
 
 parts: ## list the parts of make nightly
 	@go run ./proof/runs parts

@@ -167,7 +167,7 @@ var Runs = map[Run][]Part{
 		}},
 		{Name: "campaigns", Does: "clocks, crashes, messages, waiters, a million locks: on redis-server", Tests: []Tests{
 			{Flags: plain + "-parallel 8", Packages: "./proof/campaign", Skip: cuts + "|" + soak},
-			{Flags: racing, Packages: "./proof/campaign", Small: true},
+			{Flags: full, Packages: "./proof/campaign", Small: true},
 		}},
 		{Name: "cuts", Does: "power cuts, failovers and moved slots: on redis-server", Tests: []Tests{
 			{Flags: plain + "-parallel 8", Packages: "./proof/campaign", Run: cuts},
@@ -177,11 +177,11 @@ var Runs = map[Run][]Part{
 		}},
 		{Name: "postgresql", Does: "its campaigns, with clocks and controls", Tests: []Tests{
 			{Module: "backends/pgxstore", Flags: plain + "-parallel 16", Run: campaigns},
-			{Module: "backends/pgxstore", Flags: racing, Run: large, Small: true},
+			{Module: "backends/pgxstore", Flags: full, Run: large, Small: true},
 		}},
 		{Name: "mariadb", Does: "its campaigns and those of SQLite, with clocks and controls", Tests: []Tests{
 			{Module: "backends/sqlstore/dialects", Flags: plain + "-parallel 16", Run: campaigns},
-			{Module: "backends/sqlstore/dialects", Flags: racing, Run: large, Small: true},
+			{Module: "backends/sqlstore/dialects", Flags: full, Run: large, Small: true},
 		}},
 		{Name: "mysql", Does: "the tests and campaigns of MariaDB on MySQL", Make: []string{
 			"mysql", "matrix MYSQL=yes ONLY=Campaign STORES=backends/sqlstore/dialects",
@@ -189,8 +189,8 @@ var Runs = map[Run][]Part{
 		{Name: "clusters", Does: "the campaigns of etcd and NATS, with clocks and power cuts", Tests: []Tests{
 			{Module: "backends/etcd", Flags: plain + "-parallel 16", Run: campaigns},
 			{Module: "backends/natsstore", Flags: plain + "-parallel 16", Run: campaigns},
-			{Module: "backends/etcd", Flags: racing, Run: large, Small: true},
-			{Module: "backends/natsstore", Flags: racing, Run: large, Small: true},
+			{Module: "backends/etcd", Flags: full, Run: large, Small: true},
+			{Module: "backends/natsstore", Flags: full, Run: large, Small: true},
 		}},
 		{Name: "simulation", Does: "2,000 schedules of each cell", Tests: []Tests{
 			{Flags: plain, Packages: "./proof/simulation", Run: "Promises", Args: "-schedules 2000"},

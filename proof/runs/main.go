@@ -78,7 +78,11 @@ func do(ctx context.Context, out io.Writer, args []string) error {
 		flags.StringVar(&to.by, "by", "go run ./proof/runs matrix", "the `command` that makes the matrix again")
 		flags.BoolVar(&to.keep, "keep", false, "with -matrix, leave the cells there that this run does not report")
 		_ = flags.Parse(args[1:])
-		return makeMatrix(ctx, out, split(flags.Args()), to)
+		book, err := ledger.Read(".")
+		if err != nil {
+			return err
+		}
+		return makeMatrix(ctx, out, book, split(flags.Args()), to)
 	}
 	return fmt.Errorf("there is no %q", args[0])
 }
@@ -103,8 +107,9 @@ func split(args []string) [][]string {
 	return all
 }
 
-// makeMatrix goes on when a test has failed, for the results of the others.
-func makeMatrix(ctx context.Context, out io.Writer, runs [][]string, to output) error {
+// makeMatrix goes on when a test has failed, for the results of the others. A skip that the ledger does not
+// expect fails it.
+func makeMatrix(ctx context.Context, out io.Writer, book *ledger.Ledger, runs [][]string, to output) error {
 	made := made(to.by) // before the tests, while the tree is what they run
 	f := &follower{progress: newProgress(out, time.Now())}
 	var failed []error
@@ -114,6 +119,9 @@ func makeMatrix(ctx context.Context, out io.Writer, runs [][]string, to output) 
 		}
 	}
 	f.progress.end()
+	skipped := skips{book: book}
+	skipped.add(ledger.Nightly, f.ended)
+	failed = append(failed, skipped.print(out, "matrix"))
 	if err := f.table.Text(out); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockstep-go/lockstep/proof/ledger"
 	"github.com/lockstep-go/lockstep/proof/matrix"
 	"github.com/lockstep-go/lockstep/proof/stamp"
 )
@@ -190,7 +191,11 @@ func TestWhatIsMadeIsStamped(t *testing.T) {
 func TestARunThatFailsPublishesNothingAndDoesNotKeepTheOthers(t *testing.T) {
 	docs, html, whole := pageOf(t, page), filepath.Join(t.TempDir(), "matrix.html"), filepath.Join(t.TempDir(), "matrix.md")
 	var out bytes.Buffer
-	err := makeMatrix(t.Context(), &out, [][]string{{"./nowhere"}, {"-run", "^TestAnAttributeThatIsNoCellIsPassedOver$", "."}}, output{html: html, docs: docs, whole: whole})
+	book, err := ledger.Read("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = makeMatrix(t.Context(), &out, book, [][]string{{"./nowhere"}, {"-run", "^TestAnAttributeThatIsNoCellIsPassedOver$", "."}}, output{html: html, docs: docs, whole: whole})
 	if err == nil || !strings.Contains(err.Error(), "./nowhere") {
 		t.Errorf("run = %v; want what has failed", err)
 	}

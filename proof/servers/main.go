@@ -38,22 +38,23 @@ type run struct {
 const (
 	contract    = " -run ^TestContractOnRedis$/^plain$"
 	permissions = " -run ^TestACL|^TestSecurity|^TestDriver$/users|^TestWhatRueidis|^TestRueidis"
+	anew        = " -shuffle=on" // take no cached result
 )
 
 var (
 	all = []suite{
 		{"adapters", []run{
-			{".", "./backends/goredis ./backends/redigo ./backends/redisstore/... -skip ^TestACL|^TestSecurity", true},
-			{"backends/rueidisstore", ".", true},
+			{".", "./backends/goredis ./backends/redigo ./backends/redisstore/... -skip ^TestACL|^TestSecurity" + anew, true},
+			{"backends/rueidisstore", "." + anew, true},
 		}},
 		{"permissions", []run{
-			{".", "./backends/goredis ./backends/redigo" + permissions, false},
-			{"backends/rueidisstore", "." + permissions, false},
+			{".", "./backends/goredis ./backends/redigo" + permissions + anew, false},
+			{"backends/rueidisstore", "." + permissions + anew, false},
 		}},
-		{"strategies", []run{{".", "./strategies/... ./locker/...", false}}},
+		{"strategies", []run{{".", "./strategies/... ./locker/..." + anew, false}}},
 		{"campaigns", []run{
-			{".", "./proof/redistest ./proof/campaign", false},
-			{"proof/differential", ".", false},
+			{".", "./proof/redistest ./proof/campaign" + anew, false},
+			{"proof/differential", "." + anew, false},
 		}},
 	}
 	small = []suite{
