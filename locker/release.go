@@ -260,16 +260,17 @@ func (h *hold) sendLast(ctx context.Context) (again error) {
 	} else {
 		err = h.client.locker.Release(ctx, lease)
 	}
-	if err == nil || outcome.Permanent(err) {
+	lost := errors.Is(err, ErrLost) // an answer, whatever cause it has
+	if err == nil || !lost && outcome.Permanent(err) {
 		h.settle(err)
 		return nil
 	}
 	h.mu.Lock()
-	if outcome.Unsent(err) {
+	if !lost && outcome.Unsent(err) {
 		h.unlock.sent--
 	}
 	sent := h.unlock.sent
-	if !errors.Is(err, ErrLost) {
+	if !lost {
 		// that a later one was not sent says nothing of the first
 		if h.extensions.failed == nil || !outcome.Unsent(err) {
 			h.extensions.failed = err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
@@ -302,6 +303,30 @@ func TestUnlockReturnsAPermanentErrorAtOnce(t *testing.T) {
 			t.Errorf("Unlock = %v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// The second Release finds nothing, since the first has released the lock. Why the store has nothing does not
+// matter then.
+func TestAReleaseWithoutAnAnswerIsNoLossWhateverTheStoreTellsOfTheNextOne(t *testing.T) {
+	for name, cause := range map[string]error{
+		"nothing": nil, "a permanent cause": outcome.AsPermanent(errors.New("moved")), "an unsent one": outcome.AsUnsent(errors.New("busy")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+				l := mustLock(t, c, "key")
+				sent := 0
+				s.onRelease = func(context.Context) error {
+					if sent++; sent == 1 {
+						return errors.New("no answer")
+					}
+					return &locker.LostError{Key: "key", Reason: locker.LostStolen, Err: cause}
+				}
+				if err := l.Unlock(t.Context()); err != nil || sent != 2 {
+					t.Errorf("Unlock = %v after %d Releases; want nil after 2", err, sent)
+				}
+			})
+		})
+	}
 }
 
 func TestAReleaseThatHangsIsSentAgainAfterASecond(t *testing.T) {

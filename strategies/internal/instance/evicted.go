@@ -15,7 +15,8 @@ import (
 // lost is the error for a lease that the store no longer has. It looks once for what an eviction has
 // left in its place. A renewal or a release that finds its lease costs nothing more, and no call of a
 // store has another answer for a case in a million. If the look fails for good, that is the cause: the
-// key has another type now, or the file of SQLite was replaced.
+// key has another type now, or the file of SQLite was replaced. A store whose options exclude the look
+// tells nothing.
 func (i *instance) lost(ctx context.Context, lease contract.Lease) error {
 	err := locker.Lost(lease)
 	if !i.mayBeEvicted(ctx, lease) {
@@ -25,7 +26,7 @@ func (i *instance) lost(ctx context.Context, lease contract.Lease) error {
 	switch lost, ok := errors.AsType[*locker.LostError](err); {
 	case found:
 		return &locker.LostError{Key: lease.Key, Reason: locker.LostEvicted, Err: &locker.EvictedError{By: mark.Holder}}
-	case ok && backends.Permanent(failed):
+	case ok && backends.Permanent(failed) && !errors.As(failed, new(backends.Invalid)):
 		lost.Err = failed
 	}
 	return err

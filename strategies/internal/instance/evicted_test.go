@@ -106,10 +106,11 @@ func TestTheCauseOfALossIsLookedForOnce(t *testing.T) {
 	}
 }
 
-// A look that can never succeed tells the cause: the file of SQLite was replaced, for example.
+// A look that can never succeed tells the cause: the file of SQLite was replaced, for example. A look that the
+// options of the store exclude tells nothing.
 func TestALookThatFailsForGoodIsTheCauseOfALoss(t *testing.T) {
-	moved, down := backends.AsPermanent(errors.New("moved")), errors.New("down")
-	for fails, want := range map[error]error{moved: moved, down: nil} {
+	moved, down, excluded := backends.AsPermanent(errors.New("moved")), errors.New("down"), backends.Invalid("needs scripts")
+	for fails, want := range map[error]error{moved: moved, down: nil, excluded: nil} {
 		s := &looked{Store: memory.New(), fails: fails}
 		l := instance.Queued(s, false)
 		lease, err := l.Acquire(t.Context(), contract.Request{Key: "k", Token: contract.NewToken(), TTL: 10 * time.Second})
