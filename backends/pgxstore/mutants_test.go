@@ -78,7 +78,13 @@ func TestMutantsOfTheSweepAndOfTheQueueAreFound(t *testing.T) {
 
 		// what pays for a sweep
 		{"  outcome := 1;\n  IF r.expires = '-infinity' THEN", "  outcome := 1;\n  IF false THEN", goesOnWhileThereAreRows},
-		{"IF attempt = 2 AND me <> '' THEN\n            PERFORM lockstep.tidy();", "IF false THEN\n            PERFORM lockstep.tidy();", waitersLeaveFewRows},
+		{"  outcome := 1;\n  IF r.expires = '-infinity' THEN", "  outcome := 1;\n  IF true THEN", goesOnWhileThereAreRows},
+		{"ON CONFLICT DO NOTHING;\n  IF r.expires = '-infinity' THEN", "ON CONFLICT DO NOTHING;\n  IF false THEN", goesOnWhileThereAreRows},
+		{"remind(k);\n  END IF;\n  IF r.expires = '-infinity' THEN", "remind(k);\n  END IF;\n  IF false THEN", goesOnWhileThereAreRows},
+		{"t);\n  END IF;\n  IF adds OR r.expires = '-infinity' THEN", "t);\n  END IF;\n  IF adds THEN", goesOnWhileThereAreRows},
+		{"t);\n  END IF;\n  IF adds OR r.expires = '-infinity' THEN", "t);\n  END IF;\n  IF true THEN", goesOnWhileThereAreRows},
+		{"t);\n  END IF;\n  IF adds OR r.expires = '-infinity' THEN", "t);\n  END IF;\n  IF r.expires = '-infinity' THEN", waitersLeaveFewRows},
+		{"IF adds THEN\n            PERFORM lockstep.tidy();", "IF false THEN\n            PERFORM lockstep.tidy();", waitersLeaveFewRows},
 		{"VALUES (k) ON CONFLICT DO NOTHING;", "VALUES (k) ON CONFLICT DO NOTHING; PERFORM lockstep.tidy();", payersDoNotWait},
 
 		// queue.sql

@@ -321,21 +321,34 @@ func goesOnWhileThereAreRows(t testing.TB, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	grant(s.SetNX(t.Context(), "held", "token", time.Minute))
-	if n := o.rows(); n != 250+1-4 {
+	want := 250 + 1 - 4
+	if n := o.rows(); n != want {
 		t.Errorf("after one call that adds a row there are %d rows; want 4 of 250 to be gone", n)
+	}
+	grant(s.Enter(t.Context(), "permits", "token", time.Minute, backends.Admission{}))
+	o.exec("SELECT lockstep.watch('watched', 'nobody')")
+	o.exec("SELECT lockstep.quit('left', 'nobody', 200000)")
+	if n := o.rows(); n != want+2+2+1-3*4 {
+		t.Errorf("after three more there are %d rows; want 4 of the others to be gone for each", n)
+	}
+	grant(s.SetNX(t.Context(), "held", "token", time.Minute))
+	grant(s.Enter(t.Context(), "permits", "token", time.Minute, backends.Admission{}))
+	if n := o.rows(); n != want+2+2+1-3*4 {
+		t.Errorf("after calls that add no row there are %d rows; want none of them to be gone", n)
 	}
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := o.rows(); n != 2 {
-		t.Errorf("%d rows are left; want the one that is held, and the one that is locked", n)
+	const left = 1 + 1 + 2 + 2 + 1
+	if n := o.rows(); n != left {
+		t.Errorf("%d rows are left; want those of the four keys, and the one that is locked", n)
 	}
 	o.exec("INSERT INTO lockstep.number SELECT convert_to(i::text, 'UTF8'), 1, '-infinity', '-infinity' FROM generate_series(1, 250) AS i")
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := o.rows(); n != 2 {
-		t.Errorf("with 250 numbers whose time is over, %d rows are left; want 2", n)
+	if n := o.rows(); n != left {
+		t.Errorf("with 250 numbers whose time is over, %d rows are left; want %d", n, left)
 	}
 }
 
@@ -485,15 +498,22 @@ func TestWaitersThatCrashLeaveFewRows(t *testing.T) {
 }
 
 func waitersLeaveFewRows(t testing.TB, pool *pgxpool.Pool) {
-	o := outside{t, pool}
-	granted(t)(pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)).SetNX(t.Context(), "held", "token", maxTTL))
-	for i := range 50 {
-		o.exec("SELECT lockstep.take('held', 'other', 1000000, 0, $1, 'nobody', true, 200000)", fmt.Sprint("waiter ", i))
-		o.backdate(time.Minute)
-	}
-	var n int
-	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.waiter").Scan(&n); err != nil || n < 9 || n > 12 {
-		t.Errorf("%d waiters are left, %v; want those of the last ten minutes", n, err)
+	o, s, grant := outside{t, pool}, pgxstore.New(pool, pgxstore.WithMaxTTL(maxTTL)), granted(t)
+	for key, statement := range map[string]string{
+		"held":    "SELECT lockstep.take('held', 'other', 1000000, 0, $1, 'nobody', true, 200000)",
+		"permits": "SELECT lockstep.enter('permits', 'other', 1000000, '', 1, false, false, $1, 'nobody', true, 200000)",
+	} {
+		o.exec("DELETE FROM lockstep.lock; DELETE FROM lockstep.hold; DELETE FROM lockstep.waiter")
+		grant(s.SetNX(t.Context(), "held", "token", maxTTL))
+		grant(s.Enter(t.Context(), "permits", "token", maxTTL, backends.Admission{Limit: 1}))
+		for i := range 50 {
+			o.exec(statement, fmt.Sprint("waiter ", i))
+			o.backdate(time.Minute)
+		}
+		var n int
+		if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM lockstep.waiter").Scan(&n); err != nil || n < 9 || n > 12 {
+			t.Errorf("%d waiters for %s are left, %v; want those of the last ten minutes", n, key, err)
+		}
 	}
 }
 
@@ -536,9 +556,10 @@ func leavesCallsUnderWay(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// Numbers of eight keys are due, and two of the keys have no row: each call that takes one adds it, and pays for a
-// sweep of a few numbers, that of the other key among them. The first call has to wait for a waiter of its
-// key meanwhile. The server would end a deadlock after a second, and the store would repeat the call.
+// Numbers of eight keys are due, and two of the keys have no row: each call that takes one adds it,
+// and pays for a sweep of a few numbers, that of the other key among them. The first call has to wait
+// for a waiter of its key meanwhile. The server would end a deadlock after a second, and the store
+// would repeat the call.
 func TestCallsThatPayForASweepDoNotWaitForEachOther(t *testing.T) {
 	payersDoNotWait(t, install(t, pgtest.Start(t, "fsync=off", noDeadlockEnds).DSN()))
 }
@@ -589,7 +610,7 @@ func payersDoNotWait(t testing.TB, pool *pgxpool.Pool) {
 					t.Errorf("%s while another key is taken: %v; want it granted", name, err)
 				}
 			case <-t.Context().Done():
-				t.Fatalf("%s waits for another key, and that for this one", name)
+				t.Fatalf("%s has not ended", name)
 			case <-time.After(patience):
 				t.Fatalf("%s waits for another key, and that for this one", name)
 			}

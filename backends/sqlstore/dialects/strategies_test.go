@@ -28,7 +28,8 @@ func TestEveryStrategy(t *testing.T) {
 	})
 }
 
-// With default options, a key is kept for as long as ShedLock's settings keep one, longer than any lease may be.
+// With default options, a key is kept for as long as ShedLock's settings keep one, longer than any lease
+// may be.
 func TestAMinimumHoldOfManyMinutesNeedsNoOption(t *testing.T) {
 	both(t, func(t *testing.T, d dialect) {
 		const least = 14 * time.Minute

@@ -5,8 +5,8 @@
 -- A function that changes a key first locks the row of the key, so the changes of one key have an order.
 -- One that ends a lock or a hold also changes that row: guard counts on it.
 
--- locked locks the row of a key, which it adds if it is missing. A call that adds a row pays for a sweep:
--- see tidy.
+-- locked locks the row of a key, which it adds if it is missing: a new row has never expired. A call that
+-- adds a row pays for a sweep at its end: see tidy.
 CREATE OR REPLACE FUNCTION lockstep.locked(k bytea) RETURNS lockstep.lock LANGUAGE plpgsql AS $$
 DECLARE
   r lockstep.lock;
@@ -50,6 +50,7 @@ DECLARE
   t    timestamptz;
   ours boolean; -- the key has the token
   mine boolean; -- it is reserved for me
+  adds boolean := false; -- a row
 BEGIN
   outcome := 0; number := 0; left_us := 0; place := 0;
   SELECT * INTO r FROM lockstep.lock WHERE key = k;
@@ -66,6 +67,7 @@ BEGIN
       END IF;
       IF NOT ours AND NOT mine THEN
         IF attempt = 2 AND me <> '' THEN
+          adds := lockstep.comes(k, me);
           PERFORM lockstep.stand(k, me, channel, '', 0, t);
           PERFORM lockstep.arrive(k, me, reservation);
         END IF;
@@ -73,7 +75,7 @@ BEGIN
         IF attempt = 2 OR me = '' OR place > 0 THEN
           left_us := lockstep.until(t, r.expires);
           holder := CASE WHEN r.kind = 1 THEN lockstep.label(r.value) END;
-          IF attempt = 2 AND me <> '' THEN
+          IF adds THEN
             PERFORM lockstep.tidy();
           END IF;
           RETURN;
@@ -89,12 +91,15 @@ BEGIN
   END LOOP;
   IF in_order AND NOT ours AND NOT mine AND NOT lockstep.offer(k, me, reservation, t) THEN
     IF me <> '' THEN
+      adds := lockstep.comes(k, me);
       PERFORM lockstep.stand(k, me, channel, '', 0, t);
       PERFORM lockstep.arrive(k, me, reservation);
     END IF;
     SELECT lockstep.until(t, l.expires) INTO left_us FROM lockstep.lock AS l WHERE l.key = k;
     place := lockstep.position(k, me, t);
-    PERFORM lockstep.tidy();
+    IF adds OR r.expires = '-infinity' THEN
+      PERFORM lockstep.tidy();
+    END IF;
     RETURN;
   END IF;
   IF numbering <> 0 THEN

@@ -84,6 +84,12 @@ BEGIN
   RETURN count(*) FROM lockstep.waiter WHERE key = k AND reserved IS NULL AND ticket <= w.ticket;
 END $$;
 
+-- comes is true for a waiter that has no position, and is not late.
+CREATE OR REPLACE FUNCTION lockstep.comes(k bytea, me text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN NOT EXISTS (SELECT FROM lockstep.waiter WHERE key = k AND waiter = me);
+END $$;
+
 -- stand gives a waiter the last position, unless it has one.
 CREATE OR REPLACE FUNCTION lockstep.stand(k bytea, me text, store text, its bytea, its_most int, t timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -132,6 +138,9 @@ BEGIN
   END IF;
   IF coalesce(w.waiter = me, false) AND NOT told THEN
     PERFORM lockstep.remind(k);
+  END IF;
+  IF r.expires = '-infinity' THEN
+    PERFORM lockstep.tidy();
   END IF;
   RETURN gone.waiter IS NOT NULL;
 END $$;

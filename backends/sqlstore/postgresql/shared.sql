@@ -113,6 +113,7 @@ DECLARE
   there   boolean; -- the hold
   mine    boolean := false; -- it is reserved for me
   enters  boolean;
+  adds    boolean := false; -- a waiter
   given   int := 0;
 BEGIN
   outcome := 0; number := 0; left_us := 0; place := 0; holds := 0; slot := -1;
@@ -195,6 +196,7 @@ BEGIN
     holds := n.holds;
     SELECT l.left_us, l.holder INTO left_us, holder FROM lockstep.left(k, n, its, most, t) AS l;
     IF me <> '' THEN
+      adds := lockstep.comes(k, me);
       PERFORM lockstep.stand(k, me, store, its, most, t);
       PERFORM lockstep.arrive(k, me, reservation);
     END IF;
@@ -209,7 +211,7 @@ BEGIN
   IF enters OR ended OR mine OR given > 0 THEN
     PERFORM lockstep.keep(k, n.its, NOT enters, t);
   END IF;
-  IF r.expires = '-infinity' OR me <> '' AND NOT enters THEN
+  IF adds OR r.expires = '-infinity' THEN
     PERFORM lockstep.tidy();
   END IF;
 END $$;

@@ -36,10 +36,10 @@ BEGIN
   RETURN greatest(keys, numbers);
 END $$;
 
--- tidy is a sweep for the sake of a row that a call adds: that of a key, which has never expired, or of a
--- waiter. It is the last that the call does. What it has swept stays locked until the end of the call, so two calls
--- that still needed a row could wait for each other. Above READ COMMITTED a sweep can meet a conflict,
--- which is no reason for the call to fail.
+-- tidy is a sweep for the sake of a row that a call adds: that of a key, or of a waiter. It is the last
+-- that the call does. What it has swept stays locked until the end of the call, so two calls that still
+-- needed a row could wait for each other. Above READ COMMITTED a sweep can meet a conflict, which is no
+-- reason for the call to fail.
 CREATE OR REPLACE FUNCTION lockstep.tidy() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM lockstep.sweep_some(4);
