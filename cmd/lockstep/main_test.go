@@ -489,6 +489,11 @@ func TestTheCommandKeepsAStoreWithoutAPassword(t *testing.T) {
 // A list without a prefix tells the locks among other data, and how much other data there is.
 func TestAListWithoutAPrefixPassesOverOtherData(t *testing.T) {
 	s := redistest.Start(t)
+	s.Do("SET", "cache", "value", "PX", "600000")
+	if code, _, err := run(t, url(s), "list"); code != 0 || !strings.Contains(err, "of Lockstep: 1 key; -prefix") {
+		t.Errorf("list beside one other key = %d: %s", code, err)
+	}
+	s.Do("DEL", "cache")
 	s.Do("EVAL", `for i = 1, ARGV[1] do
 		redis.call('SET', 'cache/' .. i, 'value ' .. i, 'PX', 600000)
 		redis.call('SET', 'page/' .. i, string.rep('a', 26))
