@@ -86,13 +86,22 @@ func (h *History) Unavailable() (key string, longest Span) {
 	return key, longest
 }
 
-// arrivals returns the moments when a take or an extension of a process that is dead takes effect:
-// it was under way when the process was killed. The key is its owner's at that moment, and nobody
-// cleans up, so the key is locked for a TTL from then.
+// arrivals returns the moments when a take or an extension of a process that is dead takes effect on so many
+// nodes that the others are no quorum: it was under way when the process was killed. The key is its
+// owner's at that moment, and nobody cleans up, so the key is locked for a TTL from then.
 func (h *History) arrivals(key string) (moments []Span) {
+	nodes := map[string]map[int]bool{} // that have a token, or had it
 	for _, s := range h.States {
 		gives := slices.Contains(granting, s.Op) || s.Op == "ExpireIf" || s.Op == "Renew"
-		if client, _, _ := strings.Cut(s.Token, "w"); gives && s.Key == key && s.OK && s.At > h.death(client) {
+		if !gives || s.Key != key || !s.OK {
+			continue
+		}
+		if nodes[s.Token] == nil {
+			nodes[s.Token] = map[int]bool{}
+		}
+		nodes[s.Token][s.Node] = true
+		client, _, _ := strings.Cut(s.Token, "w")
+		if s.At > h.death(client) && len(nodes[s.Token]) > h.Strategy.Nodes-h.Strategy.Quorum {
 			moments = append(moments, Span{s.At, s.At + 1})
 		}
 	}

@@ -330,7 +330,7 @@ func TestUnavailableBeginsAnewWhenACallOfTheDeadTakesEffect(t *testing.T) {
 		"an extension":            {func(*State) {}, 70*ms + 1},
 		"one before the death":    {func(s *State) { s.At = 54 * ms }, 55 * ms},
 		"one without effect":      {func(s *State) { s.OK = false }, 55 * ms},
-		"one of another attempt":  {func(s *State) { s.Token = "c2w1#1" }, 55 * ms},
+		"one of the living":       {func(s *State) { s.Token = "c2w1#1" }, 55 * ms},
 		"a take":                  {func(s *State) { s.Op, s.Token = "Enter", "c1w2#1" }, 70*ms + 1},
 		"a take of the living":    {func(s *State) { s.Op, s.Token = "Enter", "c2w2#1" }, 55 * ms},
 		"one of another key":      {func(s *State) { s.Key = "b" }, 55 * ms},
