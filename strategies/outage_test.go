@@ -121,7 +121,7 @@ func TestAServerThatFailsGetsFewAttemptsWhateverTheNumberOfWaiters(t *testing.T)
 		sent = float64(rejected(t, server)-before) * 0.5 / time.Since(began).Seconds() // a busy machine sleeps longer
 	}
 	if sent >= limit {
-		t.Errorf("%.0f attempts in half a second, want fewer than %d", sent, limit)
+		t.Errorf("%.0f attempts for each half second, want fewer than %d", sent, limit)
 	}
 	server.Kill()
 	server.Restart() // now with memory

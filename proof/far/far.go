@@ -97,8 +97,8 @@ const (
 	runs  = 48 // times a hold and one and a half round trips: a hand-over takes two round trips
 	least = 34 // grants in a run
 
-	// served is the time for client, relay and server to compute a hand-over on a busy machine. A lost
-	// reservation costs several times that.
+	// served is the time for clients, relay and server to compute a hand-over on a busy machine. When far
+	// Clients collapse, nearly each turn costs a reservation, which is several times as long.
 	served = 30 * time.Millisecond
 )
 
@@ -185,7 +185,7 @@ func run(t testing.TB, roundTrip time.Duration, store backends.Inspector, near *
 	}
 	t.Logf("a round trip of %v: %d grants in %v of %v, by Client %v", roundTrip, len(got), time.Since(began).Round(time.Millisecond), limit, each)
 	if len(got) < least {
-		t.Errorf("%d grants; want at most one lost in fourteen, so %d", len(got), least)
+		t.Errorf("%d grants; want %d", len(got), least)
 	}
 	atLeast := 1
 	if ordered {
