@@ -172,7 +172,7 @@ func (r recorder) record(
 	}
 	add(h, &h.Attempts, a)
 	lease, err := ask(ctx, req)
-	if c.waits {
+	if c.waits && ctx.Err() == nil { // the line hears nothing of an attempt that it has left
 		r.process.notePosition(req.Key, err)
 	}
 	h.note(func() {
