@@ -34,6 +34,8 @@ var Parts = []Part{
 		{"single, AOF always", "servers killed"},
 		{"single, no persistence", "servers killed"},
 		{"redlock 4 of 5", "servers killed"},
+		{"single, declared, AOF always", "power cut"},
+		{"single, declared, everysec set while it ran, AOF always", "power cut"},
 		{"single", "server clock ahead"},
 	}},
 	{Where: "PostgreSQL", cells: [][2]string{
