@@ -32,7 +32,8 @@ type Cell struct {
 	Command     string            // plays these schedules again
 	Replay      string            // plays the worst: the first with this verdict, or the longest wait
 
-	first map[Invariant]string // the first violation, and how to replay it
+	first   map[Invariant]string // the first violation, and how to replay it
+	longest string               // plays the schedule of Unavailable
 }
 
 // deadOwner is how long the lock of a holder that dies stays locked, with a few round trips.
@@ -131,7 +132,9 @@ func (c *Cell) add(s Schedule, h *History) {
 	if worse := verdict.rank() - c.Verdict.rank(); c.Replay == "" || worse > 0 || worse == 0 && verdict.rank() <= Unavailable.rank() && unavailable > c.Unavailable {
 		c.Verdict, c.Replay = verdict, s.Command()
 	}
-	c.Unavailable = max(c.Unavailable, unavailable)
+	if unavailable > c.Unavailable {
+		c.Unavailable, c.longest = unavailable, s.Command()
+	}
 }
 
 func (v Verdict) rank() int { return slices.Index([]Verdict{Safe, Unavailable, Inverted, Violated}, v) }
@@ -177,7 +180,7 @@ func (c *Cell) judgeWhatMustHold(t *testing.T) {
 		t.Errorf("a wall clock that did not jump ended %d of %d holds", c.Early, c.Grants)
 	}
 	if e.Within > 0 && c.Unavailable > e.Within {
-		t.Errorf("a key was unavailable for %v; expected at most %v\n\treplay: %s", c.Unavailable, e.Within, c.Replay)
+		t.Errorf("a key was unavailable for %v; expected at most %v\n\treplay: %s", c.Unavailable, e.Within, c.longest)
 	}
 }
 
