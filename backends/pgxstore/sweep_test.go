@@ -556,10 +556,11 @@ func leavesCallsUnderWay(t testing.TB, pool *pgxpool.Pool) {
 	}
 }
 
-// Numbers of eight keys are due, and two of the keys have no row: each call that takes one adds it,
-// and pays for a sweep of a few numbers, that of the other key among them. The first call has to wait
-// for a waiter of its key meanwhile. The server would end a deadlock after a second, and the store
-// would repeat the call.
+// The numbers of eight keys are due for a sweep. Two calls take two of these keys at once. Neither key
+// has a row, so each call adds one, and pays for a sweep of four numbers. The number of the other key
+// is one of the four. The first call waits for a row of its own key until the second has swept. If a
+// call swept before that, each would hold what the other needs. The server would end this after a
+// second, and the store would repeat the call: so here the server never ends it.
 func TestCallsThatPayForASweepDoNotWaitForEachOther(t *testing.T) {
 	payersDoNotWait(t, install(t, pgtest.Start(t, "fsync=off", noDeadlockEnds).DSN()))
 }
