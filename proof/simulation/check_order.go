@@ -135,8 +135,9 @@ func (h *History) waits() []wait {
 			case m.Kind == Yes:
 				all[open].until, all[open].granted = m.Answered, true
 				open = -1
-			case h.Fault == Far && m.Waiter != "" && (m.Kind == Fails || h.hasLeft(m)):
-				// The call has ended. Its attempt may use up the position for a grant that nobody wants.
+			case m.Waiter != "" && (m.Kind == Fails || h.hasLeft(m)):
+				// The call has ended. Its attempt may use up the position for a grant that nobody wants,
+				// so the line of its Client gives that position up.
 				all[open].told, all[open].uncertain = Never, true
 			case m.Waiter != "" && m.Position > 0 && !all[open].uncertain:
 				all[open].told = min(all[open].told, m.Answered)

@@ -165,17 +165,18 @@ func (f *shares) wake(s *State, gave bool) (woken []string) {
 	default:
 		return nil
 	}
-	for _, w := range f.h.Wakes {
-		if w.Key == f.key && w.Sent == at && slices.Contains(f.line(), w.Waiter) {
-			x := f.groups[w.Waiter]
-			if free := len(f.holds)+len(f.reserved) == 0; s.Op == leaves && !gave && (free || !f.fits(x)) {
-				continue // it is the head of the queue now, and no more
-			}
-			f.late[w.Waiter] = true
-			x.ends = s.At + x.keep
-			f.reserved[w.Waiter] = x
-			woken = append(woken, w.Waiter)
+	for _, waiter := range f.line() { // the node serves them in this order
+		if !slices.ContainsFunc(f.h.Wakes, func(w *Wake) bool { return w.Key == f.key && w.Sent == at && w.Waiter == waiter }) {
+			continue
 		}
+		x := f.groups[waiter]
+		if free := len(f.holds)+len(f.reserved) == 0; s.Op == leaves && !gave && (free || !f.fits(x)) {
+			continue // it is the head of the queue now, and no more
+		}
+		f.late[waiter] = true
+		x.ends = s.At + x.keep
+		f.reserved[waiter] = x
+		woken = append(woken, waiter)
 	}
 	return woken
 }

@@ -92,8 +92,9 @@ const aStep = 12 * time.Millisecond
 // idlers finds locks that nobody has for too long although a waiter of a Client could have them.
 // The waiter asks after one look, or when it is woken. Then the lock is free, or reserved for
 // another waiter, which takes it within a Reservation or loses its position. Where no message is
-// lost and nothing pauses, only dead waiters do not take their reservation. Then a waiter near the
-// head of the queue need not look either, since it is woken or knows when the lease ends.
+// lost and nothing pauses, only dead waiters do not take their reservation. Then a waiter need not
+// look either, since it is woken or knows when the lease ends. Far from the head of the queue it
+// makes its attempt later.
 //
 // Some time does not count:
 //   - the Client cannot reach the node, or the node is down or pauses;
@@ -114,16 +115,18 @@ func (h *History) idlers() []string {
 				}
 			}
 			bound := look(idle.To-l.around(idle.From).From, position) + all + time.Duration(others+1)*aStep
+			bound += time.Duration(h.heads(l, idle)) * look(0, position)
 			// The next waiter looks when the reservation of the last holder would end. It need not know
 			// that the holder has a shorter lease.
 			if h.ranOut(l.key, idle.From) {
 				dead += backends.Reservation
 			}
 			if nothingLost && position <= lookouts {
-				bound = dead + time.Duration(others+1)*aStep
+				ends := dead + time.Duration(others+1)*aStep
 				// A node whose clock is fast reports too long a rest of the lease, to this waiter
 				// and to each one before it.
-				bound += time.Duration(position+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
+				ends += time.Duration(position+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
+				bound = min(bound, ends)
 			}
 			if idle.length() > bound {
 				found = append(found, fmt.Sprintf("%s waited for %q from %v to %v at position %d, and nobody had it; the limit is %v",
@@ -134,13 +137,24 @@ func (h *History) idlers() []string {
 	return found
 }
 
+// heads is how many calls of the Client were handed a hold of it in a span in which the node had
+// none: it had forgotten it. After each the next call in line begins its pause.
+func (h *History) heads(l *clientLine, in Span) (n int) {
+	for _, d := range h.Holds {
+		if d.Client == l.client && d.Key == l.key && in.From < d.Granted && d.Granted < in.To {
+			n++
+		}
+	}
+	return n
+}
+
 // ranOut tells whether the lease that ended then ended by itself, and not by a request: its holder was
 // dead, or the clock of the node was fast.
 func (h *History) ranOut(key string, ended time.Duration) bool {
 	return !slices.ContainsFunc(h.statesOf(1, key), func(s *State) bool { return s.At == ended })
 }
 
-// lookouts is how many waiters of a queue look at the end of the lease: see locker/backoff.go.
+// lookouts is how many waiters of a queue look as the lease ends: see locker/backoff.go.
 const lookouts = 3
 
 // taken returns when the key had a token.
