@@ -15,9 +15,10 @@ const (
 	maxLook = 6 * time.Second
 )
 
-// In the queue of a store, only the first few waiters make an attempt when the holder's lease ends.
-// The others rely on wake-ups. The further back they are, the longer they sleep, so that a long
-// queue costs the store little.
+// In the queue of a store, the first few waiters make an attempt when the holder's lease ends, and those
+// behind them one after the other, minLook apart: all before them may be dead. Else they rely on
+// wake-ups. The further back they are, the longer they sleep, so that a long queue costs the store
+// little.
 const (
 	lookouts   = 3
 	behindLook = 2 * time.Second // times the position
@@ -50,6 +51,12 @@ func watching(waited time.Duration, position int) time.Duration {
 		return min(time.Duration(position)*behindLook, lastLook)
 	}
 	return min(max(waited/4, minLook), maxLook)
+}
+
+// lookAfterEnd is how long after the end of the holder's lease a waiter makes an attempt.
+func lookAfterEnd(position int) time.Duration {
+	const grace = 2 * time.Millisecond // stores count in milliseconds, and Redis keeps a key for one more
+	return grace + time.Duration(max(position-lookouts, 0))*minLook
 }
 
 // sharing is the pause of a line of so many waiters for a key that other software locks as well. It is

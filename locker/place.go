@@ -191,8 +191,7 @@ func (w *waiting) watch(ln *line, key string, ctx *watchContext) {
 	w.lines.tell(ln, e)
 }
 
-// pause is the longest that the head sleeps: the backoff, or until the lease in the way ends. Only
-// the first few in the queue of a store look for the end of that lease.
+// pause is the longest that the head sleeps: the backoff, or until the lease in the way has ended.
 func (p *place) pause(so *effort) time.Duration {
 	s, now, position := p.w.lines.look(p.ln), time.Now(), 1
 	if s.held != nil {
@@ -221,8 +220,8 @@ func (p *place) pause(so *effort) time.Duration {
 	switch {
 	case s.fault != nil: // a new head does not begin the pause anew
 		pause -= now.Sub(s.failedAt)
-	case s.held != nil && !s.until.IsZero() && position <= lookouts:
-		pause = min(pause, max(s.until.Sub(now), 0)+2*time.Millisecond) // stores count in milliseconds, and Redis keeps a key for one more
+	case s.held != nil && !s.until.IsZero():
+		pause = min(pause, max(s.until.Sub(now), 0)+lookAfterEnd(position))
 	}
 	return max(pause, time.Millisecond)
 }

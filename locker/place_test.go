@@ -25,15 +25,15 @@ func TestAnAnswerShortensThePatienceOfACallAgain(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstInAQueueLookForTheEndOfTheLease(t *testing.T) {
+func TestTheWaitersOfAQueueLookForTheEndOfTheLeaseOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const left = 50 * time.Millisecond
-		for position := 1; position <= lookouts+1; position++ {
+		for position, after := range map[int]time.Duration{1: 0, 2: 0, 3: 0, 4: minLook, 5: 2 * minLook, 20: 17 * minLook} {
 			ln := &line{key: "key", state: lineState{held: &HeldError{Position: position}, until: time.Now().Add(left), watch: watchActive}}
 			p := &place{w: &waiting{lines: &lines{}}, key: "key", ln: ln}
-			pause := p.pause(&effort{wait: &waitPolicy{}, since: time.Now()})
-			if looks := pause <= left+2*time.Millisecond; looks != (position <= lookouts) {
-				t.Errorf("at position %d the pause is %v", position, pause)
+			pause := p.pause(&effort{wait: &waitPolicy{}, since: time.Now().Add(-time.Hour)})
+			if want := left + 2*time.Millisecond + after; pause != want {
+				t.Errorf("at position %d the pause is %v; want %v", position, pause, want)
 			}
 		}
 	})

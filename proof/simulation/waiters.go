@@ -121,8 +121,8 @@ func (h *History) idlers() []string {
 			if h.ranOut(l.key, idle.From) {
 				dead += backends.Reservation
 			}
-			if nothingLost && position <= lookouts {
-				ends := dead + time.Duration(others+1)*aStep
+			if nothingLost {
+				ends := dead + time.Duration(others+1)*(aStep+lookAfterEnd(position))
 				// A node whose clock is fast reports too long a rest of the lease, to this waiter
 				// and to each one before it.
 				ends += time.Duration(position+1) * time.Duration(h.Fault.rate()*float64(maxTTL))
@@ -156,6 +156,11 @@ func (h *History) ranOut(key string, ended time.Duration) bool {
 
 // lookouts is how many waiters of a queue look as the lease ends: see locker/backoff.go.
 const lookouts = 3
+
+// lookAfterEnd is how much later those behind them look.
+func lookAfterEnd(position int) time.Duration {
+	return time.Duration(max(position-lookouts, 0)) * pollCap
+}
 
 // taken returns when the key had a token.
 func (h *History) taken(key string) []Span {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/proof/beneath"
@@ -220,6 +221,47 @@ func TestAWaiterThatStopsLeavesNoPositionBehind(t *testing.T) {
 			t.Errorf("the waiters had the lock one after the other in %v: a waiter waited for a position that nobody had", took)
 		}
 		a.wantInOrder(1, 3, 5, 7, 9, 11, 13, 15)
+	})
+}
+
+// A holder and the waiters before a call die at once, as when a machine with all of them is lost. The store
+// reserves the key for each of the dead, one after the other. The first three of a queue look as a
+// lease or a reservation ends, and each one behind them 250 ms later than the one before it.
+func TestWaitersThatDieWithTheHolderKeepTheNextOneForAShortTime(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		for _, dead := range []int{0, 1, 3, 6} {
+			locks := fair.New(store)
+			ctx, die := context.WithCancel(t.Context())
+			req := contract.Request{Key: "key", Token: contract.NewToken(), TTL: 20 * time.Second}
+			if _, err := locks.Acquire(ctx, req); err != nil {
+				t.Fatal(err)
+			}
+			ends, most := time.Now().Add(req.TTL), 10*time.Millisecond
+			for i := range dead {
+				behind := time.Duration(max(i+2-3, 0)) * 250 * time.Millisecond
+				most += behind + backends.Reservation
+				if i == dead-1 { // the look as the lease ends
+					most += behind
+				}
+				req := contract.Request{Key: "key", Token: contract.NewToken(), TTL: time.Second}
+				req.Waiter = contract.NewToken()
+				var held *locker.HeldError
+				if err := locks.Watch(ctx, "key", req.Waiter, func() {}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := locks.Acquire(ctx, req); !errors.As(err, &held) || held.Position == 0 {
+					t.Fatalf("a waiter gets %v", err)
+				}
+			}
+			a := arrivals{t: t}
+			a.arrive(0, locker.New(locks), 0)
+			a.all.Wait()
+			if took := a.when[0].Sub(ends); took > most {
+				t.Errorf("behind %d waiters that died, the lock was granted %v after the lease had ended; want %v at most", dead, took, most)
+			}
+			die()
+			time.Sleep(time.Minute)
+		}
 	})
 }
 
