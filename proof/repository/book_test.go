@@ -38,6 +38,7 @@ func TestTheBookIsShort(t *testing.T) {
 			for _, page := range pages(t, pattern) {
 				words := len(strings.Fields(read(t, page)))
 				sum += words
+				t.Logf("%s: %d words of %d", page, words, longestPage)
 				if words > longestPage {
 					t.Errorf("%s has %d words, over %d", page, words, longestPage)
 				}

@@ -114,7 +114,14 @@ var number = regexp.MustCompile(`\d+\.\d[\w.]*`)
 // libraries is the line of the artefact about the client libraries and embedded servers.
 func libraries() string { return "Libraries: " + stamp.Versions(".") + ".\n" }
 
-// versions are those of Go and of the servers that are installed.
+// embedded are the servers that the tests have in their own process or build themselves, each with the
+// module that it is and a file which requires that.
+var embedded = []struct{ name, module, file string }{
+	{"etcd", "go.etcd.io/etcd/server/v3 v", "bench/go.mod"},
+	{"NATS", "github.com/nats-io/nats-server/v2 v", "backends/natsstore/go.mod"},
+}
+
+// versions are those of Go and of the servers, installed or embedded.
 func versions() string {
 	found := []string{runtime.Version(), "no redis-server"}
 	switch server, version, err := redistest.Version(); {
@@ -127,13 +134,27 @@ func versions() string {
 	if out, err := exec.Command("psql", "--version").Output(); err == nil {
 		found = append(found, "PostgreSQL "+number.FindString(string(out)))
 	}
-	// With MYSQL=yes the folder that comes first in PATH has MySQL under this name.
-	if out, err := exec.Command("mariadbd", "--version").Output(); err == nil {
+	// With MYSQL=yes the folder that comes first in PATH has MySQL under this name. Debian has MariaDB outside of PATH.
+	for _, program := range []string{"mariadbd", "/usr/sbin/mariadbd"} {
+		out, err := exec.Command(program, "--version").Output()
+		if err != nil {
+			continue
+		}
 		name := "MySQL "
 		if strings.Contains(string(out), "MariaDB") {
 			name = "MariaDB "
 		}
 		found = append(found, name+number.FindString(string(out)))
+		break
+	}
+	for _, e := range embedded {
+		text, err := os.ReadFile(e.file)
+		if err != nil {
+			continue
+		}
+		if _, version, ok := strings.Cut(string(text), e.module); ok {
+			found = append(found, e.name+" "+number.FindString(version))
+		}
 	}
 	return strings.Join(found, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -184,6 +185,16 @@ func TestWhatIsMadeIsStamped(t *testing.T) {
 	for _, want := range []string{"redis-server", runtime.Version()} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %s in %s", want, line)
+		}
+	}
+}
+
+// The versions of the servers that the tests have in their own process stand in go.mod files.
+func TestWhatIsMadeNamesTheEmbeddedServers(t *testing.T) {
+	t.Chdir("../..")
+	for _, e := range embedded {
+		if named := regexp.MustCompile(e.name + ` \d+\.\d+\.\d+(,|$)`); !named.MatchString(versions()) {
+			t.Errorf("%q does not name the version of %s", versions(), e.name)
 		}
 	}
 }

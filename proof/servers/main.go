@@ -148,8 +148,8 @@ func serve(folders []string, suites []suite, whole, docs, check string) error {
 	return nil
 }
 
-// test prints the output of a run only if it has failed. A run without tests has failed, too, and so
-// has one with a skip that the ledger does not expect.
+// test prints what a run has skipped, and its whole output if it has failed. A run without tests has
+// failed, too, and so has one with a skip that the ledger does not expect.
 func (s suite) test() error {
 	for _, r := range s.runs {
 		args := []string{"run", "./proof/runs", "test", "-C", r.module, "-vet=off", "-parallel", "16", "-timeout", "30m"}
@@ -164,6 +164,11 @@ func (s suite) test() error {
 		if err != nil {
 			fmt.Printf("%s", out)
 			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, " skipped") {
+				fmt.Print(line)
+			}
 		}
 	}
 	return nil
