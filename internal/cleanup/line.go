@@ -88,7 +88,12 @@ type list struct {
 	head  int
 }
 
-func (l *list) push(e *entry) { l.items = append(l.items, e) }
+func (l *list) push(e *entry) {
+	if l.head > len(l.items)/2 { // the room of those that are gone, also if the list never gets empty
+		l.filter(func(*entry) bool { return true })
+	}
+	l.items = append(l.items, e)
+}
 
 func (l *list) first() *entry {
 	if l.head == len(l.items) {

@@ -275,3 +275,18 @@ func TestNoGhostIsLeftWhenAllCleanupsAreAnswered(t *testing.T) {
 		time.Sleep(time.Minute)
 	})
 }
+
+// A list that always has an entry, for instance of confirmations under steady load, stays small.
+func TestAListThatNeverGetsEmptyStaysSmall(t *testing.T) {
+	var l list
+	for range 3 {
+		l.push(&entry{})
+	}
+	for range 100_000 {
+		l.push(&entry{})
+		l.pop()
+	}
+	if n, room := len(l.entries()), cap(l.items); n != 3 || room > 32 {
+		t.Errorf("a list with %d entries has room for %d; want 3 in 32 at most", n, room)
+	}
+}
