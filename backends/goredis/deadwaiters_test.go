@@ -70,6 +70,51 @@ func TestAReleasePassesWaitersOfADeadProcessOnce(t *testing.T) {
 	}
 }
 
+// The only waiter in a queue is given a reservation, and dies before it makes its attempt. If nobody wants
+// this lock again, no script runs that would remove the waiter.
+func TestEveryKeyEndsAfterTheOnlyWaiterHasDied(t *testing.T) {
+	server := redistest.Start(t)
+	conn := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { conn.Close() })
+	s := goredis.New(conn)
+	wantEnds := func(after string) {
+		t.Helper()
+		keys, err := conn.Keys(t.Context(), "*").Result()
+		if err != nil || len(keys) < 2 {
+			t.Fatalf("after %s there are the keys %q (%v); want the lock and its queue", after, keys, err)
+		}
+		for _, key := range keys {
+			if ttl, err := conn.PTTL(t.Context(), key).Result(); err != nil || ttl <= 0 {
+				t.Errorf("after %s the key %q stays for ever (PTTL %v, %v)", after, key, ttl, err)
+			}
+		}
+	}
+
+	mustHold(t, s)
+	mustWait(t, s, "waiter")
+	release(t, s, "before")
+	wantEnds("a release")
+
+	if err := conn.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	one := backends.Admission{Group: "all", Limit: 1}
+	if r, err := s.Enter(t.Context(), "key", "before", 20*time.Second, one); err != nil || !r.OK {
+		t.Fatalf("Enter = %+v, %v", r, err)
+	}
+	if err := s.WatchQueued(t.Context(), "key", "other", func() {}); err != nil {
+		t.Fatal(err)
+	}
+	one.Turn = backends.Turn{Waiter: "other", InOrder: true}
+	if r, err := s.Enter(t.Context(), "key", "waiting", 20*time.Second, one); err != nil || r.OK || r.Position != 1 {
+		t.Fatalf("Enter of a waiter = %+v, %v", r, err)
+	}
+	if ok, err := s.Leave(t.Context(), "key", "before"); err != nil || !ok {
+		t.Fatalf("Leave = %v, %v", ok, err)
+	}
+	wantEnds("a hold has left")
+}
+
 func mustHold(t *testing.T, s *redisstore.Store) {
 	t.Helper()
 	if r, err := s.SetNX(t.Context(), "key", "before", 20*time.Second); err != nil || !r.OK {

@@ -67,7 +67,7 @@ local function admit(me, ms, counted)
     redis.call('ZREM', KEYS[2], head)
     local heard = tell(channel, 'R' .. #head .. '@' .. head)
     if heard and (heard > 0 or counted == '') then
-      late(head, score)
+      late(head, score, list[i + 2])
       redis.call('ZADD', KEYS[3], string.format('%.0f', now + keepOf(score, ms)), head)
       reserved, group, given = reserved + 1, its, given + 1
       someAreLate = true

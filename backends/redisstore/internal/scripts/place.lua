@@ -1,5 +1,6 @@
 -- Who is the head of the queue. This file follows score.lua.
 local lateLimit = 30
+local queueLife = 600000 -- in ms, without an attempt
 local someAreLate = false
 
 -- keepOf returns how long a reservation lasts for a waiter in line, in ms.
@@ -14,11 +15,15 @@ local function leave(member)
 end
 
 -- late puts a waiter back that has just been given a reservation. If the waiter was late already, or
--- its ticket is too large for a late one, its position is lost.
-local function late(member, score)
+-- its ticket is too large for a late one, its position is lost. behind is who stands behind it; nil:
+-- perhaps nobody. Then the queue was empty, and begins its life anew.
+local function late(member, score, behind)
   local it = (ticketOf(score) - 1073741824) * span
   if score >= 0 and it < 0 then
     put(member, it)
+    if not behind and not someAreLate then
+      redis.pcall('PEXPIRE', KEYS[2], queueLife)
+    end
   end
 end
 

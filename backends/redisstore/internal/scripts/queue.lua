@@ -34,7 +34,7 @@ local function offer(me, ms, counted, list)
     end
     local heard = send('r', first)
     if heard and (heard > 0 or counted == '') then
-      late(first, score)
+      late(first, score, list[3])
       redis.call('SET', KEYS[1], reserved .. first, 'PX', keepOf(score, ms))
       if list[3] then
         send('n', list[3])
