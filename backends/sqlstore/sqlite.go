@@ -23,7 +23,8 @@ import (
 //	ExpireIf   UPDATE
 //	DeleteIf   UPDATE
 //
-// Each statement is a transaction of its own. An attempt that finds the key held writes nothing. SQLite has
+// Each statement is a transaction of its own: begin yours by BeginTx, and not by Exec, which a call on the
+// same connection would become a part of. An attempt that finds the key held writes nothing. SQLite has
 // one writer at a time. A call that waits for longer than the busy_timeout of its connection fails, and
 // nothing was done. A process that is stopped by SIGSTOP while it writes keeps all others from writing until
 // it goes on or is killed.

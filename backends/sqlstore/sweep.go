@@ -21,17 +21,24 @@ func (r *record) look() int64 {
 	return min(max(r.expires, r.kept), forever-unused.Microseconds()) + unused.Microseconds()
 }
 
-// tidy is a sweep for the sake of a row that a call has added. If it fails, the next one comes.
+// tidy is a sweep for the sake of a row that a call has added. If it fails, the next one comes. It does not
+// wait for a connection while those that are left may be needed for locks that are held.
 func (s *rows) tidy(ctx context.Context) {
+	if s.own.holding() && !s.own.room() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, tidyLimit)
 	defer cancel()
 	_, _ = s.sweep(ctx, sweptByInsert)
 }
 
+// sweeping is a key that nobody has.
+const sweeping = "sweep"
+
 // Sweep removes all keys that nobody has used for an hour, and whose numbers are no longer needed. Programs
 // need not call it: each call that adds a key looks at a few of the others.
 func (s *rows) Sweep(ctx context.Context) error {
-	if _, err := s.prepare(ctx, ""); err != nil {
+	if _, err := s.Inspect(ctx, sweeping); err != nil { // it refuses a session in which nothing would be removed
 		return err
 	}
 	for {
@@ -72,17 +79,20 @@ func (s *rows) sweep(ctx context.Context, many int) (looked int, err error) {
 }
 
 func (s *rows) old(ctx context.Context, many int) (keys [][]byte, err error) {
-	found, err := s.db.QueryContext(ctx, s.dialect.old, many)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		var key []byte
-		if err := found.Scan(&key); err != nil {
-			return nil, err
+	err = s.on(ctx, grants, func(ctx context.Context, c *databaseConn, _ bool) error {
+		found, err := c.QueryContext(ctx, s.dialect.old, many)
+		if err != nil {
+			return err
 		}
-		keys = append(keys, key)
-	}
-	return keys, found.Err()
+		defer func() { _ = found.Close() }()
+		for found.Next() {
+			var key []byte
+			if err := found.Scan(&key); err != nil {
+				return err
+			}
+			keys = append(keys, key)
+		}
+		return found.Err()
+	})
+	return keys, err
 }

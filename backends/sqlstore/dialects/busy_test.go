@@ -261,3 +261,31 @@ func holdsUpNoOther(t testing.TB, ttl time.Duration) {
 		return err == nil && n == len(free)
 	})
 }
+
+// The application has all of the pool but one connection. A call that adds a key sweeps a few others, over the
+// connection that it has itself.
+func TestACallThatAddsAKeyNeedsNoOtherConnection(t *testing.T) {
+	both(t, func(t *testing.T, d dialect) {
+		db := d.fresh(t)
+		db.SetMaxOpenConns(3)
+		locks := locker.New(single.New(db.store()))
+		for range 2 {
+			c, err := db.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+		}
+		waited := db.Stats().WaitCount
+		l, err := locks.TryLock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if more := db.Stats().WaitCount - waited; more > 0 {
+			t.Errorf("the call has waited for another connection %d times", more)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -3,7 +3,10 @@ package dialects_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +40,8 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 			"autocommit=0":                        refused,
 			"TX_ISOLATION=%27SERIALIZABLE%27":     same,
 			"TX_ISOLATION=%27READ-UNCOMMITTED%27": same,
+			"sql_mode=%27ORACLE%27":               same,
+			"sql_mode=EMPTY_STRING_IS_NULL":       refused,
 			"sql_safe_updates=1":                  same,
 			"sql_auto_is_null=1":                  same,
 			"div_precision_increment=0":           same,
@@ -130,5 +135,84 @@ func TestASessionThatSetsItsTimeGivesNoLockToTwoHolders(t *testing.T) {
 		if other, err = db.store().SetNX(t.Context(), setting, "other", time.Second); err != nil || !r.OK || other.OK {
 			t.Errorf("%s: granted %v, and then %v to another, %v", setting, r.OK, other.OK, err)
 		}
+	}
+}
+
+// A store asks before it adds a row, over another connection perhaps. If that adds the row, and nobody ever
+// commits it, the lock is another's as soon as the connection is closed.
+func TestAGrantOverAConnectionThatDoesNotCommitIsStoredOrNotTold(t *testing.T) {
+	db := mariadb.fresh(t)
+	pool := mariadb.dial(t, db.dsn)
+	pool.SetMaxOpenConns(2)
+	odd, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := odd.ExecContext(t.Context(), "SET autocommit = 0"); err != nil {
+		t.Fatal(err)
+	}
+	_ = odd.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	for range 3 { // the application uses its pool, so that a call gets either connection
+		all.Go(func() {
+			for {
+				c, err := pool.Conn(ctx)
+				if err != nil {
+					return
+				}
+				_, _ = c.ExecContext(ctx, "DO SLEEP(0.002)")
+				_ = c.Close()
+			}
+		})
+	}
+	store, others := pool.store(), db.store()
+	granted := 0
+	for i := range scale(40, 300) {
+		key := fmt.Sprint("key", i)
+		r, err := store.SetNX(t.Context(), key, "token", 25*time.Second)
+		if err != nil || !r.OK {
+			continue // it says that autocommit is off
+		}
+		granted++
+		if s, err := others.Inspect(t.Context(), key); err != nil || s.Holding != 1 {
+			t.Fatalf("%s was granted, and others see %d holders, %v", key, s.Holding, err)
+		}
+	}
+	t.Logf("%d grants", granted)
+}
+
+// The rows that a sweep reads would stay locked: their holders could neither renew nor release.
+func TestASweepOverConnectionsThatDoNotCommitLocksNoRow(t *testing.T) {
+	db := mariadb.fresh(t)
+	holder := db.store()
+	if r, err := holder.SetNX(t.Context(), "key", "token", 20*time.Second); err != nil || !r.OK {
+		t.Fatal(r, err)
+	}
+	outside{t, db}.exec("UPDATE lockstep_lock SET look = 1") // it is in use for more than an hour
+	odd := mariadb.dial(t, db.dsn+"&autocommit=0")
+	if err := odd.store().(sweeper).Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "autocommit") {
+		t.Errorf("Sweep = %v; want an error that names autocommit", err)
+	}
+	for _, statement := range []string{"old", "remove", "later"} { // over a pool in which some connections have it off
+		text, err := os.ReadFile("../mysql/" + statement + ".sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var argument any = "key"
+		if statement == "old" {
+			argument = 10
+		}
+		clock := strings.NewReplacer("{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))").Replace(string(text))
+		if _, err := odd.ExecContext(t.Context(), clock, argument); err != nil {
+			t.Fatal(statement, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if ok, err := holder.ExpireIf(ctx, "key", "token", 20*time.Second); err != nil || !ok {
+		t.Errorf("a renewal = %v, %v; want the row not to be locked", ok, err)
 	}
 }
