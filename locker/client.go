@@ -127,10 +127,20 @@ func both(l *Lock, work, release error) error {
 	switch {
 	case release == nil || errors.Is(work, release):
 		return work
-	case work == nil, errors.Is(work, context.Canceled) && errors.Is(context.Cause(l.Context()), ErrLost):
+	case work == nil, isCancelled(work) && errors.Is(context.Cause(l.Context()), ErrLost):
 		return release
 	}
 	return fmt.Errorf("%w; %w", work, release)
+}
+
+// isCancelled tells whether err says only that a ctx was cancelled, and joins no other error to that.
+func isCancelled(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err == context.Canceled { //nolint:errorlint // errors.Is looks into joined errors
+			return true
+		}
+	}
+	return false
 }
 
 // call is how Lock, TryLock, Do, DoAll and Resume differ.
@@ -176,6 +186,9 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 		Key: key, Token: c.defaults.holder.token(), Owner: ownerFrom(ctx), TTL: cfg.asks(),
 		Turn: contract.Turn{OtherSoftware: c.defaults.otherSoftware},
 	}
+	if how.from != "" {
+		req.Owner = "" // the store moves the hold as it is, and Transfer gives away none that has an owner
+	}
 	var chance nesting
 	if !how.once {
 		above := ctx
@@ -188,7 +201,7 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	case nestedFull:
 		return nil, &Error{Op: "lock", Key: key, Err: errDeadlock}
 	case nestedAsk:
-		wait = &c.once
+		wait = &waitPolicy{ttl: cfg.ttl, once: true}
 	}
 	got, hooks, err := c.acquire(cfg.relying(ctx), req, how, wait)
 	if chance == nestedAsk && errors.Is(err, ErrHeld) {
@@ -222,6 +235,11 @@ func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wa
 func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
 	within := &callContext{countedContext: countedContext{ctx, &c.ledger}, wait: wait}
 	within.said.scoped = how.scoped
+	defer func() { // also if middleware panics
+		for _, lease := range within.refused(got.Lease) {
+			c.discard(ctx, lease, req.TTL)
+		}
+	}()
 	if how.from != "" {
 		got.Lease, err = c.locker.Transfer(within, how.from, req)
 	} else {

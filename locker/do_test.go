@@ -35,6 +35,13 @@ func TestTheErrorOfDoIsOneLineThatSaysWhetherTheLockWasLost(t *testing.T) {
 			},
 			stolen, []error{locker.ErrLost}, []error{context.Canceled},
 		},
+		"the work joins an error of its own to that": {
+			func(s *spy, ctx context.Context, _ func()) error {
+				steal(s, ctx)
+				return fmt.Errorf("%w after %w", ctx.Err(), failure)
+			},
+			"context canceled after write failed; " + stolen, []error{locker.ErrLost, failure}, nil,
+		},
 		"the work returns the cause": {
 			func(s *spy, ctx context.Context, _ func()) error {
 				steal(s, ctx)

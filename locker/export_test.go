@@ -31,7 +31,7 @@ func (c *Client) TimerIsSet() bool {
 }
 
 // HandedOver is how many leases are remembered because they were handed over, or could have been.
-func (c *Client) HandedOver() int { return HandedOver(c.locker) }
+func (c *Client) HandedOver() int { return HandedOver(c.inner) }
 
 // HandedOver is the same for what the middleware of a Client wraps.
 func HandedOver(l Locker) int {

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // price: waiters of other Clients wait for up to n holds more.
 //
 // A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that
-// this waiter has asked for is left. While the next waiter has an attempt under way, Unlock
+// this waiter has asked for is left, and not more than that TTL. While the next waiter has an attempt under way, Unlock
 // releases the lease: the attempt may hang.
 //
 // Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds.
@@ -40,7 +41,7 @@ func (h *hold) handOver() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.minHold > 0 || h.over.moved {
+	if h.minHold > 0 || h.over.moved || errors.Is(h.extensions.failed, ErrLost) {
 		h.client.handovers.forget(h.lease.Token)
 		return
 	}

@@ -664,3 +664,109 @@ func mustWatchNoMore(s *spy) chan struct{} {
 	}
 	return again
 }
+
+// quota is middleware that refuses a call after its grant, and releases that.
+type quota struct {
+	locker.Locker
+	full *atomic.Bool
+}
+
+var errQuota = errors.New("over quota")
+
+func (q quota) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
+	lease, err := q.Locker.Acquire(ctx, req)
+	if err != nil || !q.full.Load() {
+		return lease, err
+	}
+	if err := q.Locker.Release(context.WithoutCancel(ctx), lease); err != nil {
+		return contract.Lease{}, err
+	}
+	return contract.Lease{}, errQuota
+}
+
+// The Client sends no Release of a lease that was handed over before its last holder has ended its hold:
+// middleware may repeat that of an earlier one. If middleware refuses the lease, nobody else would send it.
+func TestALeaseThatMiddlewareRefusesIsReleasedThoughItWasHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		var full atomic.Bool
+		c := locker.New(single.New(store), locker.WithMaxHandovers(3), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return quota{next, &full}
+		}))
+		for range 10 {
+			l := mustLock(t, c, "key")
+			refused := make(chan error, 1)
+			go func() {
+				_, err := c.Lock(t.Context(), "key")
+				refused <- err
+			}()
+			synctest.Wait()
+			full.Store(true)
+			mustUnlock(t, l)
+			mustMatch(t, <-refused, errQuota)
+			full.Store(false)
+			released := time.Now()
+			mustUnlock(t, mustLock(t, locker.New(single.New(store)), "key"))
+			if waited := time.Since(released); waited > 0 {
+				t.Fatalf("nobody held the lock, and it was locked for %v", waited)
+			}
+		}
+		if n := c.HandedOver(); n > 0 {
+			t.Errorf("%d leases are remembered", n)
+		}
+	})
+}
+
+// slowAnswers gives the answer to an Extend later, and does not follow its ctx.
+type slowAnswers struct{ locker.Locker }
+
+func (s slowAnswers) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	extended, err := s.Locker.Extend(context.WithoutCancel(ctx), lease, ttl)
+	time.Sleep(50 * time.Millisecond)
+	return extended, err
+}
+
+func TestALeaseOfWhichUnlockHearsThatItIsLostIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		c := locker.New(slowAnswers{single.New(store)}, locker.WithMaxHandovers(3), locker.WithoutRenewal())
+		l := mustLock(t, c, "key")
+		next := take(t, c, "key")
+		store.Delete("key") // the store forgets
+		others := mustLock(t, locker.New(single.New(store)), "key")
+		extended := make(chan error, 1)
+		go func() { extended <- l.Extend(t.Context(), 20*time.Second) }()
+		synctest.Wait()
+		mustMatch(t, l.Unlock(t.Context()), locker.ErrLost)
+		<-extended
+		time.Sleep(time.Second)
+		if len(next) > 0 {
+			t.Error("the next waiter was handed a lease that another Client has")
+		}
+		mustUnlock(t, others)
+		mustUnlock(t, <-next)
+	})
+}
+
+// The lock is locked for the waiter's TTL if its holder dies, and without renewal held for no longer.
+func TestALeaseThatIsLongerThanAWaiterAsksForIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(3))
+		long := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
+		got := make(chan *locker.Lock, 1)
+		go func() {
+			l, err := c.Lock(t.Context(), "key", locker.WithTTL(time.Second), locker.WithoutRenewal())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- l
+		}()
+		synctest.Wait()
+		mustUnlock(t, long)
+		l := <-got
+		if left := time.Until(l.Lease().Expires); left > time.Second {
+			t.Errorf("a lock with a TTL of one second lasts %v", left)
+		}
+		mustUnlock(t, l)
+	})
+}

@@ -213,7 +213,8 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 		s.woken = false
 
 	case onOffer: // if an attempt under way hangs, the key would stay locked
-		if (s.head == asleep || s.head == invited) && s.handed == nil && e.lease.Expires.Sub(e.at) > s.ttl/2 {
+		left := e.lease.Expires.Sub(e.at) // no more than the head asks for: it may die
+		if (s.head == asleep || s.head == invited) && s.handed == nil && left > s.ttl/2 && left <= s.ttl {
 			s.handed, s.woken, a.signal = e.lease, true, true
 		}
 

@@ -132,6 +132,7 @@ var rows = []row{
 	{"offer", "head=asleep|invited handed=yes", "", ""},
 	{"offer", "head=asleep|invited handed=no", "signal", "handed=yes* woken=yes"},
 	{"offer of half of the TTL", "", "", ""},
+	{"offer of more than the TTL", "", "", ""},
 
 	{"lingered", "head!=absent", "", ""},
 	{"lingered", "head=absent watch=none", "remove", ""},
@@ -185,6 +186,7 @@ var steps = map[string]lineEvent{
 	"signal, outlasts":                     {is: onSignal, outlasts: true},
 	"offer":                                {is: onOffer, lease: newLease, at: now},
 	"offer of half of the TTL":             {is: onOffer, lease: leaseFor(ttl / 2), at: now},
+	"offer of more than the TTL":           {is: onOffer, lease: leaseFor(ttl + 1), at: now},
 	"lingered":                             {is: onLingered},
 }
 

@@ -209,6 +209,7 @@ type extensions struct {
 	first     *extendCall   // under way, the last one first
 	joined    chan struct{} // closed when none is under way any more; nil if none was at the end of the hold
 	failed    error         // of the last one, or of a release
+	until     uint32        // Unix time in seconds: the store may keep the key for one of them until then
 	abandoned abandonment
 	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the
 	// runtime. See bench/regress/mechanisms.md.
@@ -309,9 +310,15 @@ func (h *hold) extended(c *extendCall, before, after contract.Lease, err error) 
 		lost = &LostError{Key: before.Key, Reason: LostStolen}
 	}
 	h.mu.Lock()
+	if !outcome.Unsent(err) {
+		h.extensions.until = max(h.extensions.until, uint32(fullSecond(time.Now().Add(c.ttl)).Unix()))
+	}
 	moved, ended := false, h.over.cause == nil && h.lease.ended(time.Now())
 	switch {
-	case h.over.cause != nil || ended: // what is over stays over
+	case h.over.cause != nil || ended: // what is over stays over, but it is not handed over
+		if isLost && lost.Reason != LostExpired && h.unlock.sent == 0 {
+			h.extensions.failed = err
+		}
 	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
 		isLost, err = false, errOutdated
 	case err != nil:

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
@@ -49,6 +50,9 @@ type callContext struct {
 	said said
 	few  [2]contract.Begin  // room for the hooks: most programs have one or two
 	wall *wallclock.Reading // before the attempt that won
+	// Leases that an Acquire took which another hold handed over. No Release of them is sent before a hold has
+	// ended, so those that middleware does not pass on are the Client's to release.
+	handed []contract.Lease
 }
 
 func (c *callContext) Value(key any) any {
@@ -62,9 +66,12 @@ func (c *callContext) Value(key any) any {
 }
 
 // granted notes what the Acquire has found that has just granted.
-func (c *callContext) granted(so *effort) {
+func (c *callContext) granted(so *effort, lease contract.Lease, handed bool) {
 	c.said.mu.Lock()
 	defer c.said.mu.Unlock()
+	if handed {
+		c.handed = append(c.handed, lease)
+	}
 	c.said.attempts, c.said.contended, c.wall = so.attempts, so.contended(), so.wall
 	c.said.hooks = append(c.few[:0], so.hooks...)
 }
@@ -74,6 +81,13 @@ func (c *callContext) result() (hooks []contract.Begin, wall *wallclock.Reading)
 	c.said.mu.Lock()
 	defer c.said.mu.Unlock()
 	return c.said.hooks, c.wall
+}
+
+// refused are the leases of handed that middleware has not passed on.
+func (c *callContext) refused(passed contract.Lease) []contract.Lease {
+	c.said.mu.Lock()
+	defer c.said.mu.Unlock()
+	return slices.DeleteFunc(c.handed, func(l contract.Lease) bool { return l.Token == passed.Token })
 }
 
 type callKey struct{}

@@ -60,6 +60,7 @@ func (l *Lock) Transfer(ctx context.Context, ttl time.Duration) (Ticket, error) 
 	if err := l.Unlock(context.WithoutCancel(ctx)); err != nil {
 		return Ticket{}, err
 	}
+	h.client.lines.freed(l.Key()) // to waiters of this Client, the lock is another's now
 	return Ticket{l.Key(), h.lease.Token}, nil
 }
 
@@ -107,7 +108,8 @@ func (h *hold) give() bool {
 // place of the old one. So nothing that the old holder sent, and that arrives late, can extend or
 // release the lock, and no other Resume finds the ticket. A strategy that numbers its grants gives a
 // greater number, so a resource can reject the old holder: see [Lock.Fence]. A reader of package
-// rwlock keeps the number that all readers beside it have.
+// rwlock keeps the number that all readers beside it have. The lock has no owner, whatever ctx says
+// ([ContextWithOwner]), as it had none before.
 //
 // Not promised for permits and readers: the network can bring a request of the old holder twice, the
 // second time when the lock is another's. Where there is room for one more, that request takes a

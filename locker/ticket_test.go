@@ -183,6 +183,46 @@ func TestWhoeverWaitsGoesOnWaitingForALockThatIsGivenAway(t *testing.T) {
 	})
 }
 
+// A waiter of the Client that gives the lock away has made no attempt: it was to be told by that Client.
+// Now another process releases the lock, so the waiter hears of it from the store.
+func TestAWaiterHearsOfTheReleaseOfALockThatItsClientHasGivenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		c, other := locker.New(single.New(store)), locker.New(single.New(store))
+		seldom := locker.WithBackoff(func(int, float64) time.Duration { return 9 * time.Second })
+		before := mustLock(t, other, "key")
+		got := make(chan *locker.Lock)
+		for range 2 {
+			go func() {
+				l, err := c.Lock(context.WithoutCancel(t.Context()), "key", seldom)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- l
+			}()
+			synctest.Wait()
+		}
+		mustUnlock(t, before)
+		first := <-got
+		ticket, err := first.Transfer(t.Context(), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resumed, err := other.Resume(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		released := time.Now()
+		mustUnlock(t, resumed)
+		second := <-got
+		if waited := time.Since(released); waited > 0 {
+			t.Errorf("a waiter had the lock %v after it was free", waited)
+		}
+		mustUnlock(t, second)
+	})
+}
+
 func TestALockThatCannotBeGivenAwayIsHeldAsBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, faults := memory.New(), new(backendtest.Faults)

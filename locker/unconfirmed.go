@@ -28,11 +28,20 @@ func (h *hold) unconfirmedBecause(cause error) error {
 	return &unconfirmedError{ends: h.keyEnds(), cause: cause}
 }
 
-// keyEnds is the first full second at which the store has forgotten the lease.
+// keyEnds is the first full second at which the store has forgotten the lease. What an extension without an
+// answer has done is not known.
 func (h *hold) keyEnds() time.Time {
 	margin := h.lease.Expires.Add(h.ttl).Sub(contract.Until(h.lease.Expires, h.ttl))
-	ends := h.lease.Expires.Add(margin)
-	return later(ends, h.keyKept()).Add(time.Second - time.Nanosecond).Truncate(time.Second)
+	ends := later(h.lease.Expires.Add(margin), later(h.lease.Granted.Add(h.ttl), h.keyKept()))
+	for c := h.extensions.first; c != nil; c = c.next {
+		ends = later(ends, time.Now().Add(c.ttl))
+	}
+	return later(fullSecond(ends), time.Unix(int64(h.extensions.until), 0))
+}
+
+// fullSecond is t, or the next full second after it.
+func fullSecond(t time.Time) time.Time {
+	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }
 
 // unconfirmedError says that no Release is known to have been done.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,9 +14,11 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
+	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/internal/outcome"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
+	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
 func done(t *testing.T) context.Context {
@@ -264,6 +267,66 @@ func TestAReleaseThatHungSaysWhenTheLeaseEnds(t *testing.T) {
 		mustMatch(t, err, context.DeadlineExceeded) // that of the caller's ctx
 		s.faults.Clear()
 	})
+}
+
+// mute does what it is asked for, but its answers get lost.
+type mute struct {
+	locker.Locker
+	lost *atomic.Bool
+}
+
+func (d mute) Extend(ctx context.Context, lease contract.Lease, ttl time.Duration) (contract.Lease, error) {
+	extended, err := d.Locker.Extend(ctx, lease, ttl)
+	if d.lost.Load() {
+		return lease, errReply
+	}
+	return extended, err
+}
+
+func (d mute) Release(ctx context.Context, lease contract.Lease) error {
+	if d.lost.Load() {
+		return errReply
+	}
+	return d.Locker.Release(ctx, lease)
+}
+
+var errReply = errors.New("the reply was lost")
+
+// The error of an Unlock says when the lease ends by itself. No later than that another Client has the lock.
+func TestTheEndThatUnlockTellsIsThatOfTheStore(t *testing.T) {
+	for name, holds := range map[string]func(t *testing.T, l *locker.Lock, lost *atomic.Bool){
+		"after renewals without an answer": func(_ *testing.T, _ *locker.Lock, lost *atomic.Bool) {
+			lost.Store(true)
+			time.Sleep(9 * time.Second)
+		},
+		"after a longer lease": func(t *testing.T, l *locker.Lock, lost *atomic.Bool) {
+			if err := l.Extend(t.Context(), 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			lost.Store(true)
+		},
+		"after a longer lease without an answer": func(t *testing.T, l *locker.Lock, lost *atomic.Bool) {
+			lost.Store(true)
+			mustMatch(t, l.Extend(t.Context(), 30*time.Second), errReply)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New()
+				var lost atomic.Bool
+				l := mustLock(t, locker.New(mute{single.New(store), &lost}), "key")
+				holds(t, l, &lost)
+				err := l.Unlock(t.Context())
+				mustMatch(t, err, errReply)
+				mustUnlock(t, mustLock(t, locker.New(single.New(store)), "key"))
+				said := regexp.MustCompile(`ends by itself at (\d\d:\d\d:\d\d)`).FindStringSubmatch(err.Error())
+				if had := time.Now().Add(-2 * time.Millisecond).Local().Format(time.TimeOnly); said == nil || said[1] < had {
+					t.Errorf("%v; another Client had the lock at %s", err, had)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
 }
 
 // A later Release was not sent. The first was sent, and may have been done: its error says more.

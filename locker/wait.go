@@ -42,7 +42,7 @@ func (w *waiting) Acquire(ctx context.Context, req contract.Request) (lease cont
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	if lease, err = w.lock(ctx, req, &so); err == nil {
-		c.granted(&so)
+		c.granted(&so, lease, w.handovers.has(lease.Token))
 	}
 	return lease, err
 }
@@ -54,7 +54,7 @@ func (w *waiting) Transfer(ctx context.Context, from string, req contract.Reques
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	if lease, err = w.resume(ctx, from, req, &so); err == nil {
-		c.granted(&so)
+		c.granted(&so, lease, false)
 	}
 	return lease, err
 }

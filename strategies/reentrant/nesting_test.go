@@ -225,3 +225,27 @@ func TestAKeyIsALockOfOneStrategyOnly(t *testing.T) {
 		}
 	})
 }
+
+// Transfer gives away no hold that has an owner, and the store moves a hold as it is. So the resumed hold has
+// none either, and a Lock inside it must not wait for it.
+func TestAResumedHoldHasNoOwner(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		c := locker.New(reentrant.New(store))
+		ticket, err := lock(t.Context(), t, c, 1).Transfer(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resumed, err := c.Resume(as(t.Context(), "job"), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner := resumed.Lease().Owner; owner != "" {
+			t.Errorf("the resumed hold has the owner %q", owner)
+		}
+		_, err = c.Lock(resumed.Context(), "key")
+		if failed := new(locker.Error); !errors.As(err, &failed) || failed.ErrorType() != "deadlock" {
+			t.Errorf("a Lock inside the resumed hold = %v; want a deadlock", err)
+		}
+		unlock(t, resumed)
+	})
+}

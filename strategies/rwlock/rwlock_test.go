@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
@@ -55,4 +56,31 @@ func (a *alternating) Acquire(ctx context.Context, req contract.Request) (contra
 		a.mu.Unlock()
 	}
 	return lease, err
+}
+
+// A Lock inside a hold of another owner makes one attempt, with its own TTL.
+func TestAReaderInsideTheHoldOfAnotherOwnerHasItsOwnTTL(t *testing.T) {
+	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		c := locker.New(rwlock.New(store).Readers())
+		outer, err := c.Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ttl := range []time.Duration{time.Second, 20 * time.Second} {
+			began := time.Now()
+			inner, err := c.Lock(locker.ContextWithOwner(outer.Context(), "other"), "key", locker.WithTTL(ttl), locker.WithoutRenewal())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if lasts := inner.Lease().Expires.Sub(began); lasts > ttl || lasts < ttl*9/10 {
+				t.Errorf("a lease with a TTL of %v lasts %v", ttl, lasts)
+			}
+			if err := inner.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := outer.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
