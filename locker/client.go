@@ -235,9 +235,12 @@ func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wa
 func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
 	within := &callContext{countedContext: countedContext{ctx, &c.ledger}, wait: wait}
 	within.said.scoped = how.scoped
+	passed := false
 	defer func() { // also if middleware panics
-		for _, lease := range within.refused(got.Lease) {
-			c.discard(ctx, lease, req.TTL)
+		if !passed {
+			for _, lease := range within.refused() {
+				c.discard(ctx, lease, req.TTL)
+			}
 		}
 	}()
 	if how.from != "" {
@@ -245,6 +248,7 @@ func (c *Client) through(ctx context.Context, req contract.Request, how call, wa
 	} else {
 		got.Lease, err = c.locker.Acquire(within, req)
 	}
+	passed = err == nil
 	hooks, got.wall = within.result()
 	return got, hooks, err
 }

@@ -678,7 +678,7 @@ func (q quota) Acquire(ctx context.Context, req contract.Request) (contract.Leas
 	if err != nil || !q.full.Load() {
 		return lease, err
 	}
-	if err := q.Locker.Release(context.WithoutCancel(ctx), lease); err != nil {
+	if err := q.Release(context.WithoutCancel(ctx), lease); err != nil {
 		return contract.Lease{}, err
 	}
 	return contract.Lease{}, errQuota

@@ -2,7 +2,6 @@ package locker
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
@@ -51,7 +50,7 @@ type callContext struct {
 	few  [2]contract.Begin  // room for the hooks: most programs have one or two
 	wall *wallclock.Reading // before the attempt that won
 	// Leases that an Acquire took which another hold handed over. No Release of them is sent before a hold has
-	// ended, so those that middleware does not pass on are the Client's to release.
+	// ended: see waiting.Release. So if middleware refuses one, it is the Client's to release.
 	handed []contract.Lease
 }
 
@@ -83,11 +82,11 @@ func (c *callContext) result() (hooks []contract.Begin, wall *wallclock.Reading)
 	return c.said.hooks, c.wall
 }
 
-// refused are the leases of handed that middleware has not passed on.
-func (c *callContext) refused(passed contract.Lease) []contract.Lease {
+// refused are the leases that middleware has got and not passed on, since the call has failed.
+func (c *callContext) refused() []contract.Lease {
 	c.said.mu.Lock()
 	defer c.said.mu.Unlock()
-	return slices.DeleteFunc(c.handed, func(l contract.Lease) bool { return l.Token == passed.Token })
+	return c.handed
 }
 
 type callKey struct{}
