@@ -731,9 +731,9 @@ func TestALeaseOfWhichUnlockHearsThatItIsLostIsNotHandedOver(t *testing.T) {
 		store := memory.New()
 		c := locker.New(slowAnswers{single.New(store)}, locker.WithMaxHandovers(3), locker.WithoutRenewal())
 		l := mustLock(t, c, "key")
-		next := take(t, c, "key")
 		store.Delete("key") // the store forgets
 		others := mustLock(t, locker.New(single.New(store)), "key")
+		next := take(t, c, "key")
 		extended := make(chan error, 1)
 		go func() { extended <- l.Extend(t.Context(), 20*time.Second) }()
 		synctest.Wait()
