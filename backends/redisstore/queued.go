@@ -26,7 +26,7 @@ import (
 // position: see place.lua. The next waiter in line is told when the reservation begins, and looks
 // when it is over. A waiter whose position was lost tells all stores.
 
-// queueLife is how long a queue lives without an attempt.
+// queueLife is how long a queue lives without an attempt: as in place.lua.
 const queueLife = 10 * time.Minute
 
 // SetNXQueued is SetNX for a waiter. Without a position to keep or an order to respect, it is

@@ -1,6 +1,6 @@
 -- Who is the head of the queue. This file follows score.lua.
 local lateLimit = 30
-local queueLife = 600000 -- in ms, without an attempt
+local queueLife = 600000 -- in ms, without an attempt: as in queued.go
 local someAreLate = false
 
 -- keepOf returns how long a reservation lasts for a waiter in line, in ms.
@@ -15,13 +15,13 @@ local function leave(member)
 end
 
 -- late puts a waiter back that has just been given a reservation. If the waiter was late already, or
--- its ticket is too large for a late one, its position is lost. behind is who stands behind it; nil:
--- perhaps nobody. Then the queue was empty, and begins its life anew.
-local function late(member, score, behind)
+-- its ticket is too large for a late one, its position is lost. other is the next waiter in line; nil if
+-- none is known. Then the queue may have been empty, and its life begins anew.
+local function late(member, score, other)
   local it = (ticketOf(score) - 1073741824) * span
   if score >= 0 and it < 0 then
     put(member, it)
-    if not behind and not someAreLate then
+    if not other then
       redis.pcall('PEXPIRE', KEYS[2], queueLife)
     end
   end
