@@ -223,8 +223,9 @@ func twentyMigrate(t *testing.T, open func(i int, dsn string) *locker.Client, wa
 		locks := open(i, server.DSN())
 		all.Go(func() {
 			err := locks.Do(t.Context(), "migration", func(ctx context.Context, _ *locker.Lock) error {
+				began := time.Now()
 				c, err := pgx.Connect(ctx, server.DSN())
-				for busy := new(pgconn.PgError); errors.As(err, &busy) && busy.Code == "53300" && ctx.Err() == nil; {
+				for busy := new(pgconn.PgError); errors.As(err, &busy) && busy.Code == "53300" && time.Since(began) < patience; {
 					// On a busy machine the server ends the connections of the migrations before later. Those of the
 					// programs that wait were counted.
 					time.Sleep(10 * time.Millisecond)

@@ -158,7 +158,7 @@ func mysqlError(err error) *StatementError {
 	}
 	e := &StatementError{State: strconv.Itoa(code), Err: err}
 	switch code {
-	case 1062, 1213, 1020, 1048: // a row that is there already, a deadlock, a row that has changed, a session that insert.sql refuses
+	case 1062, 1213, 1020, 1048: // a row that is there already, a deadlock, a row that has changed, a session in which insert.sql adds nothing
 		e.class = raced
 	case 1317: // cancelled
 		e.class, e.interrupted = notDone, true

@@ -24,9 +24,11 @@ import (
 //	DeleteIf   UPDATE
 //
 // Each statement is a transaction of its own, so the connections must have autocommit, which is the
-// default. A transaction that the application begins by Exec, and not by BeginTx, is on a connection of the
-// pool that a call may get: nobody notices that, and its rollback ends the lock. An attempt that finds the key held writes nothing. Values are kept as durably as the server keeps
-// a commit: see [MySQL.Check].
+// default. Begin transactions of your own by BeginTx: one that was begun by Exec is on a connection of the
+// pool that a call may get, which the store does not notice, and its rollback ends the lock.
+//
+// An attempt that finds the key held writes nothing. Values are kept as durably as the server keeps a
+// commit: see [MySQL.Check].
 //
 // Times are those of the server's clock, to the microsecond. A session that sets the variable timestamp is
 // refused. So all statements
@@ -57,8 +59,8 @@ const mysqlName = "mysql" // in texts
 // A session can set the time of its statements by the variable timestamp, and UTC_TIMESTAMP follows it.
 // SYSDATE does not, but is in the time zone of the session, where an hour can come twice. So the time is
 // that of UTC_TIMESTAMP, plus how long the statement has run since. If that is more than a statement
-// runs, the session has set its time, and a call is refused. So it is if the session takes an empty text
-// for NULL, which a sql_mode of MariaDB does: nothing is equal to that.
+// runs, the session has set its time, and a call is refused. A call is also refused if the session takes an
+// empty text for NULL (a sql_mode of MariaDB): no comparison with NULL is true.
 var inTheseFiles = strings.NewReplacer(
 	"{now}", mysqlNow,
 	"{clock}", mysqlRun+" BETWEEN 0 AND 100000000 AND '' IS NOT NULL",
@@ -283,14 +285,17 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
-	var engine string
+	var engine sql.NullString
 	var now, dumps int64
 	var slept int
-	var moves bool
+	var moves, noEmpty bool
 	before := time.Now()
-	err = s.db.QueryRowContext(ctx, `SELECT `+mysqlNow+`, SLEEP(0.002), SYSDATE(6) > NOW(6),
+	err = s.db.QueryRowContext(ctx, `SELECT `+mysqlNow+`, SLEEP(0.002), SYSDATE(6) > NOW(6), '' IS NULL,
 		COALESCE((SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'), ''),
-		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`).Scan(&now, &slept, &moves, &engine, &dumps)
+		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`).Scan(&now, &slept, &moves, &noEmpty, &engine, &dumps)
+	if err == nil && noEmpty {
+		err = errNoEmpty
+	}
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
@@ -306,7 +311,7 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
 	r.install(versionOfMySQL(there), partsOfMySQLWanted, there)
-	r.inMySQL(is, engine)
+	r.inMySQL(is, engine.String)
 	if !moves {
 		r.find(ProblemClock, true, "a session that sets the variable timestamp is not noticed, and gives a lock to two holders: remove the option",
 			"the server runs with sysdate-is-now")

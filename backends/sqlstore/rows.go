@@ -232,7 +232,7 @@ func (r *record) scan(row func(dest ...any) error) error {
 	case err == nil && r.server == noCommits:
 		return backends.Invalid("the connections have autocommit off, so nobody else would see a lock: switch it on in the DSN")
 	case err == nil && r.server == noEmpty:
-		return backends.Invalid("the sql_mode of the connections has EMPTY_STRING_IS_NULL, so what is stored can't be compared: leave it out")
+		return errNoEmpty
 	case err == nil && r.server == noClock:
 		return backends.Invalid("the connections have set the variable timestamp, so the end of a lock can't be judged: leave it alone, or give the locks a *sql.DB of their own")
 	}
@@ -245,6 +245,8 @@ const (
 	noClock   = -1
 	noEmpty   = -2
 )
+
+var errNoEmpty error = backends.Invalid("the sql_mode of the connections has EMPTY_STRING_IS_NULL, so what is stored can't be compared: leave it out")
 
 // races is how often a call is beaten by others on the same key before it ends. Each time another call has
 // got on.

@@ -21,10 +21,11 @@ func (r *record) look() int64 {
 	return min(max(r.expires, r.kept), forever-unused.Microseconds()) + unused.Microseconds()
 }
 
-// tidy is a sweep for the sake of a row that a call has added. If it fails, the next one comes. It does not
-// wait for a connection while those that are left may be needed for locks that are held.
+// tidy is a sweep for the sake of a row that a call has added. If it fails, the next one comes. It waits for no
+// connection: there is one in the pool, or the one of the call itself was kept, and no lock is held that may
+// need it.
 func (s *rows) tidy(ctx context.Context) {
-	if s.own.holding() && !s.own.room() {
+	if !s.own.room() && (s.own.holding() || !s.own.any()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, tidyLimit)
@@ -32,15 +33,13 @@ func (s *rows) tidy(ctx context.Context) {
 	_, _ = s.sweep(ctx, sweptByInsert)
 }
 
-// sweeping is a key that nobody has.
-const sweeping = "sweep"
-
 // Sweep removes all keys that nobody has used for an hour, and whose numbers are no longer needed. Programs
 // need not call it: each call that adds a key looks at a few of the others.
 func (s *rows) Sweep(ctx context.Context) error {
-	if _, err := s.Inspect(ctx, sweeping); err != nil { // it refuses a session in which nothing would be removed
+	if _, err := s.Inspect(ctx, ""); err != nil { // it refuses a session in which nothing would be removed
 		return err
 	}
+	defer s.own.settle()
 	for {
 		if n, err := s.sweep(ctx, sweptAtOnce); n < sweptAtOnce || err != nil {
 			return s.explain(ctx, err)

@@ -80,8 +80,15 @@ func TestTheSettingsOfASessionChangeNoAnswer(t *testing.T) {
 					}
 					setting = strings.Replace(setting, "TX_ISOLATION", variable, 1)
 				}
+				mode := strings.Contains(setting, "ORACLE") || strings.Contains(setting, "IS_NULL")
+				if mode && isMySQL(t, db) { // which has no such modes
+					continue
+				}
 				odd := c.dialect.dial(t, db.dsn+"&"+setting)
 				why := sessions.Same(t, odd.session(), plain)
+				if strings.Contains(setting, "IS_NULL") && (why == nil || !strings.Contains(why.Error(), "EMPTY_STRING_IS_NULL")) {
+					t.Errorf("%s: %v; want the mode to be named", setting, why)
+				}
 				if (why != nil) != (want == refused) {
 					t.Errorf("%s: %v; want %q", setting, why, want)
 				}
@@ -181,7 +188,9 @@ func TestAGrantOverAConnectionThatDoesNotCommitIsStoredOrNotTold(t *testing.T) {
 			t.Fatalf("%s was granted, and others see %d holders, %v", key, s.Holding, err)
 		}
 	}
-	t.Logf("%d grants", granted)
+	if granted == 0 {
+		t.Error("no key was granted, so the test shows nothing")
+	}
 }
 
 // The rows that a sweep reads would stay locked: their holders could neither renew nor release.
@@ -205,8 +214,8 @@ func TestASweepOverConnectionsThatDoNotCommitLocksNoRow(t *testing.T) {
 		if statement == "old" {
 			argument = 10
 		}
-		clock := strings.NewReplacer("{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))").Replace(string(text))
-		if _, err := odd.ExecContext(t.Context(), clock, argument); err != nil {
+		whole := strings.ReplaceAll(string(text), "{now}", "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
+		if _, err := odd.ExecContext(t.Context(), whole, argument); err != nil {
 			t.Fatal(statement, err)
 		}
 	}
