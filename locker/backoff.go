@@ -16,8 +16,8 @@ const (
 )
 
 // In the queue of a store, the first few waiters make an attempt when the holder's lease ends, and those
-// behind them one after the other, minLook apart: all before them may be dead. Else they rely on
-// wake-ups. The further back they are, the longer they sleep, so that a long queue costs the store
+// behind them one after the other, minLook apart, since all before them may be dead. Otherwise they rely
+// on wake-ups. The further back they are, the longer they sleep, so that a long queue costs the store
 // little.
 const (
 	lookouts   = 3

@@ -135,12 +135,16 @@ func both(l *Lock, work, release error) error {
 
 // isCancelled tells whether err says only that a ctx was cancelled, and joins no other error to that.
 func isCancelled(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if err == context.Canceled { //nolint:errorlint // errors.Is looks into joined errors
-			return true
+	for {
+		if _, joins := err.(interface{ Unwrap() []error }); joins {
+			return false
 		}
+		below := errors.Unwrap(err)
+		if below == nil {
+			return errors.Is(err, context.Canceled)
+		}
+		err = below
 	}
-	return false
 }
 
 // call is how Lock, TryLock, Do, DoAll and Resume differ.
@@ -239,7 +243,7 @@ func (c *Client) through(ctx context.Context, req contract.Request, how call, wa
 	defer func() { // also if middleware panics
 		if !passed {
 			for _, lease := range within.refused() {
-				c.discard(ctx, lease, req.TTL)
+				c.inner.discard(ctx, &grant{Lease: lease}, req)
 			}
 		}
 	}()
@@ -248,7 +252,9 @@ func (c *Client) through(ctx context.Context, req contract.Request, how call, wa
 	} else {
 		got.Lease, err = c.locker.Acquire(within, req)
 	}
-	passed = err == nil
+	if passed = err == nil; passed {
+		_ = within.refused() // from now on a Release of the lease is that of the hold
+	}
 	hooks, got.wall = within.result()
 	return got, hooks, err
 }

@@ -35,6 +35,13 @@ func TestTheErrorOfDoIsOneLineThatSaysWhetherTheLockWasLost(t *testing.T) {
 			},
 			stolen, []error{locker.ErrLost}, []error{context.Canceled},
 		},
+		"the work returns an error of a library that says it in its own words": {
+			func(s *spy, ctx context.Context, _ func()) error {
+				steal(s, ctx)
+				return fmt.Errorf("row 7: %w", canceled{})
+			},
+			stolen, []error{locker.ErrLost}, []error{context.Canceled},
+		},
 		"the work joins an error of its own to that": {
 			func(s *spy, ctx context.Context, _ func()) error {
 				steal(s, ctx)
@@ -106,3 +113,9 @@ func TestTheErrorOfDoNamesTheLockThatIsHeld(t *testing.T) {
 		}
 	})
 }
+
+// canceled is an error as package net has one for a dial.
+type canceled struct{}
+
+func (canceled) Error() string        { return "operation was canceled" }
+func (canceled) Is(target error) bool { return target == context.Canceled }

@@ -14,9 +14,9 @@ import (
 // in a row, before it releases the lease for other Clients. A handover needs no round trip. The
 // price: waiters of other Clients wait for up to n holds more.
 //
-// A lease is handed over only to a waiter that sleeps, and while more than half of the TTL that
-// this waiter has asked for is left, and not more than that TTL. While the next waiter has an attempt under way, Unlock
-// releases the lease: the attempt may hang.
+// A lease is handed over only to a waiter that sleeps. What is left of the lease must be more than half of
+// the TTL that this waiter has asked for, and no more than that TTL. While the next waiter has an attempt
+// under way, Unlock releases the lease: the attempt may hang.
 //
 // Each holder has a Lock and a context of its own. Middleware of [WithMiddleware] sees two holds.
 // The store sees one hold, since both have the same Token, and so does middleware of [contract.Wrap]. A
@@ -97,10 +97,16 @@ func (hs *handovers) has(token string) bool {
 }
 
 // Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
-// this Release is of a holder before, and middleware repeats it.
+// this Release is of a holder before, and middleware repeats it. It is sent if middleware refuses the lease
+// that was just handed over to its call.
 func (w *waiting) Release(ctx context.Context, lease contract.Lease) error {
 	if w.handovers.has(lease.Token) {
-		return nil
+		call, _ := ctx.Value(callKey{}).(*callContext)
+		if !call.refuses(lease.Token) {
+			return nil
+		}
+		w.handovers.forget(lease.Token)
+		defer w.lines.freed(lease.Key)
 	}
 	return w.Locker.Release(ctx, lease)
 }

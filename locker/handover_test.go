@@ -717,6 +717,41 @@ func TestALeaseThatMiddlewareRefusesIsReleasedThoughItWasHandedOver(t *testing.T
 	})
 }
 
+// again is middleware that releases the lease which it gets, and asks once more.
+type again struct{ locker.Locker }
+
+func (a again) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
+	lease, err := a.Locker.Acquire(ctx, req)
+	if err != nil {
+		return lease, err
+	}
+	if err := a.Release(ctx, lease); err != nil {
+		return contract.Lease{}, err
+	}
+	req.Token = contract.NewToken()
+	return a.Locker.Acquire(ctx, req)
+}
+
+func TestMiddlewareCanReleaseALeaseThatWasHandedOverAndAskAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := locker.New(single.New(memory.New()), locker.WithMaxHandovers(3), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return again{next}
+		}))
+		l := mustLock(t, c, "key")
+		next := take(t, c, "key")
+		released := time.Now()
+		mustUnlock(t, l)
+		l = <-next
+		if waited := time.Since(released); waited > 0 {
+			t.Errorf("the next call had the lock after %v", waited)
+		}
+		mustUnlock(t, l)
+		if n := c.HandedOver(); n > 0 {
+			t.Errorf("%d leases are remembered", n)
+		}
+	})
+}
+
 // slowAnswers gives the answer to an Extend later, and does not follow its ctx.
 type slowAnswers struct{ locker.Locker }
 

@@ -213,7 +213,7 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 		s.woken = false
 
 	case onOffer: // if an attempt under way hangs, the key would stay locked
-		left := e.lease.Expires.Sub(e.at) // no more than the head asks for: it may die
+		left := e.lease.Expires.Sub(e.at) // if the head dies, the key is locked for no longer than it has asked for
 		if (s.head == asleep || s.head == invited) && s.handed == nil && left > s.ttl/2 && left <= s.ttl {
 			s.handed, s.woken, a.signal = e.lease, true, true
 		}

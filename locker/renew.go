@@ -287,7 +287,17 @@ func (c *extendCall) call() {
 			ctx = calls.With(ctx, calls.Abandoned)
 		}
 		after, err = h.extendKeeping(&countedContext{ctx, &h.client.ledger}, before, c.ttl)
+		if !outcome.Unsent(err) && !errors.Is(err, ErrLost) {
+			h.mayLast(c.ttl)
+		}
 	}
+}
+
+// mayLast notes that the store may keep the key for ttl from now.
+func (h *hold) mayLast(ttl time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.extensions.until = max(h.extensions.until, uint32(fullSecond(time.Now().Add(ttl)).Unix()))
 }
 
 // goesOn tells whether the hold is not over, and notes what cancels c at its end.
@@ -310,19 +320,16 @@ func (h *hold) extended(c *extendCall, before, after contract.Lease, err error) 
 		lost = &LostError{Key: before.Key, Reason: LostStolen}
 	}
 	h.mu.Lock()
-	if !outcome.Unsent(err) {
-		h.extensions.until = max(h.extensions.until, uint32(fullSecond(time.Now().Add(c.ttl)).Unix()))
-	}
 	moved, ended := false, h.over.cause == nil && h.lease.ended(time.Now())
 	switch {
-	case h.over.cause != nil || ended: // what is over stays over, but it is not handed over
-		if isLost && lost.Reason != LostExpired && h.unlock.sent == 0 {
+	case h.over.cause != nil || ended: // what is over stays over; a lease that is lost is not handed over
+		if h.over.cause != nil && isLost && lost.Reason != LostExpired && h.unlock.sent == 0 {
 			h.extensions.failed = err
 		}
 	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
 		isLost, err = false, errOutdated
 	case err != nil:
-		if !unwanted && !outcome.Permanent(h.extensions.failed) { // a permanent error says more than what follows it
+		if isLost || !unwanted && !outcome.Permanent(h.extensions.failed) { // a permanent error says more than what follows it
 			h.extensions.failed = err
 		}
 	default:

@@ -2,6 +2,7 @@ package locker
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/lockstep-go/lockstep/internal/calls"
@@ -49,8 +50,8 @@ type callContext struct {
 	said said
 	few  [2]contract.Begin  // room for the hooks: most programs have one or two
 	wall *wallclock.Reading // before the attempt that won
-	// Leases that an Acquire took which another hold handed over. No Release of them is sent before a hold has
-	// ended: see waiting.Release. So if middleware refuses one, it is the Client's to release.
+	// Leases that another hold handed over to an Acquire of this call, and that nobody has yet. A Release by
+	// middleware under this ctx is of the lease, and of no hold before: see waiting.Release.
 	handed []contract.Lease
 }
 
@@ -82,11 +83,25 @@ func (c *callContext) result() (hooks []contract.Begin, wall *wallclock.Reading)
 	return c.said.hooks, c.wall
 }
 
-// refused are the leases that middleware has got and not passed on, since the call has failed.
-func (c *callContext) refused() []contract.Lease {
+// refused takes the leases that were handed over to the call: it has failed, and middleware has not released
+// them.
+func (c *callContext) refused() (all []contract.Lease) {
 	c.said.mu.Lock()
 	defer c.said.mu.Unlock()
-	return c.handed
+	all, c.handed = c.handed, nil
+	return all
+}
+
+// refuses takes one of them, which middleware releases. It is false if the call was handed no such lease.
+func (c *callContext) refuses(token string) bool {
+	if c == nil {
+		return false
+	}
+	c.said.mu.Lock()
+	defer c.said.mu.Unlock()
+	before := len(c.handed)
+	c.handed = slices.DeleteFunc(c.handed, func(l contract.Lease) bool { return l.Token == token })
+	return len(c.handed) < before
 }
 
 type callKey struct{}

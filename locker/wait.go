@@ -118,11 +118,11 @@ func (w *waiting) wait(ctx, limit context.Context, at *place, req contract.Reque
 		if err != nil {
 			return contract.Lease{}, err
 		}
-		if now.lease != nil && !now.lease.ended(time.Now()) && !so.wait.fresh {
+		if now.lease != nil && !now.lease.ended(time.Now()) && time.Until(now.lease.Expires) <= req.TTL && !so.wait.fresh {
 			so.hooks, so.wall = nil, now.lease.wall
 			return now.lease.Lease, nil
 		}
-		w.discard(ctx, now.lease, req) // it ended before the head could take it, or is not long enough
+		w.discard(ctx, now.lease, req) // it ended before the head could take it, or is not of the length that the head asks for
 		req.Waiter, req.Joins = now.waiter, now.joins
 		lease, err := w.insist(ctx, limit, req, so)
 		if over, last := at.answered(now.named, err, so); over {

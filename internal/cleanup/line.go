@@ -89,8 +89,8 @@ type list struct {
 }
 
 func (l *list) push(e *entry) {
-	if l.head > len(l.items)/2 { // the room of those that are gone, also if the list never gets empty
-		l.filter(func(*entry) bool { return true })
+	if l.head > len(l.items)/2 { // the list may never get empty: give back the room of those that are gone
+		l.items, l.head = append([]*entry(nil), l.entries()...), 0
 	}
 	l.items = append(l.items, e)
 }

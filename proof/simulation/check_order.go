@@ -93,7 +93,8 @@ func (q *lineUp) remove(waiter string) {
 type wait struct {
 	client, key        string
 	asked, told, until time.Duration
-	granted, uncertain bool
+	granted            bool
+	lost               string // the waiter whose position the call that ended may have used up
 }
 
 // overtakings finds grants to a Client that came later, in schedules where no message is lost or
@@ -138,8 +139,8 @@ func (h *History) waits() []wait {
 			case m.Waiter != "" && (m.Kind == Fails || h.hasLeft(m)):
 				// The call has ended. Its attempt may use up the position for a grant that nobody wants,
 				// so the line of its Client gives that position up.
-				all[open].told, all[open].uncertain = Never, true
-			case m.Waiter != "" && m.Position > 0 && !all[open].uncertain:
+				all[open].told, all[open].lost = Never, m.Waiter
+			case m.Waiter != "" && m.Position > 0 && m.Waiter != all[open].lost: // the next call of the line has a position of its own
 				all[open].told = min(all[open].told, m.Answered)
 			}
 		}
