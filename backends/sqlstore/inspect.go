@@ -234,6 +234,9 @@ func (s *rows) List(ctx context.Context, prefix, after string, limit int) (_ bac
 	if after != "" && bytes.Compare(seen, from) > 0 {
 		from = seen
 	}
+	if len(from) == 0 { // no key is shorter, and a session may take an empty text for NULL: see errNoEmpty
+		from = []byte{0}
+	}
 	page, err := s.page(ctx, from, to, limit)
 	if err != nil {
 		return backends.Page{}, s.notDone(ctx, err)

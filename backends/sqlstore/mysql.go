@@ -276,7 +276,8 @@ func readOnly(is map[string]string) bool {
 }
 
 // Check asks the server how it is set up, and says what each finding means. The error is not nil only if the
-// server did not answer. A user that may not see the threads of others sees no replicas of MySQL.
+// server did not answer, or if its sql_mode has EMPTY_STRING_IS_NULL. A user that may not see the threads of
+// others sees no replicas of MySQL.
 func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)

@@ -22,8 +22,8 @@ func (r *record) look() int64 {
 }
 
 // tidy is a sweep for the sake of a row that a call has added. If it fails, the next one comes. It waits for no
-// connection: there is one in the pool, or the one of the call itself was kept, and no lock is held that may
-// need it.
+// connection, as far as can be seen: there is one in the pool, or the one of the call itself was kept, and no
+// lock is held that may need it.
 func (s *rows) tidy(ctx context.Context) {
 	if !s.own.room() && (s.own.holding() || !s.own.any()) {
 		return
