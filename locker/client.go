@@ -133,8 +133,12 @@ func both(l *Lock, work, release error) error {
 	return fmt.Errorf("%w; %w", work, release)
 }
 
-// isCancelled tells whether err says only that a ctx was cancelled, and joins no other error to that.
+// isCancelled tells whether err says only that a ctx was cancelled, and joins no other error to that. A
+// release that was not confirmed is more than that.
 func isCancelled(err error) bool {
+	if _, more := errors.AsType[*unconfirmedError](err); more {
+		return false
+	}
 	for {
 		if _, joins := err.(interface{ Unwrap() []error }); joins {
 			return false
@@ -253,7 +257,7 @@ func (c *Client) through(ctx context.Context, req contract.Request, how call, wa
 		got.Lease, err = c.locker.Acquire(within, req)
 	}
 	if passed = err == nil; passed {
-		_ = within.refused() // from now on a Release of the lease is that of the hold
+		_ = within.refuses(got.Token) // from now on a Release of the lease is that of the hold
 	}
 	hooks, got.wall = within.result()
 	return got, hooks, err

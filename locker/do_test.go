@@ -35,6 +35,13 @@ func TestTheErrorOfDoIsOneLineThatSaysWhetherTheLockWasLost(t *testing.T) {
 			},
 			stolen, []error{locker.ErrLost}, []error{context.Canceled},
 		},
+		"the work returns that another lock was not released": {
+			func(s *spy, ctx context.Context, _ func()) error {
+				steal(s, ctx)
+				return locker.Unconfirmed(ctx.Err())
+			},
+			"not confirmed; the lease ends by itself at " + time.Time{}.Local().Format(time.TimeOnly) + ": context canceled; " + stolen, []error{locker.ErrLost, context.Canceled}, nil,
+		},
 		"the work returns an error of a library that says it in its own words": {
 			func(s *spy, ctx context.Context, _ func()) error {
 				steal(s, ctx)

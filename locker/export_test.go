@@ -41,6 +41,9 @@ func HandedOver(l Locker) int {
 	return len(w.handovers.given)
 }
 
+// Unconfirmed is the error of an Unlock that waits no longer, since its ctx has ended with cause.
+func Unconfirmed(cause error) error { return &unconfirmedError{cause: cause, ctx: true} }
+
 // Locker is what middleware wraps.
 func (c *Client) Locker() Locker { return c.locker }
 

@@ -96,17 +96,29 @@ func (hs *handovers) has(token string) bool {
 	return hs.given[token] > 0
 }
 
+// suits tells whether a call that asks for ttl takes the lease. It may have been offered to the head before
+// that call, and a little of it has gone since.
+func (g *grant) suits(ttl time.Duration) bool {
+	now := time.Now()
+	return !g.ended(now) && fits(g.Expires.Sub(now)+ttl/16, ttl+ttl/16)
+}
+
 // Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
 // this Release is of a holder before, and middleware repeats it. It is sent if middleware refuses the lease
 // that was just handed over to its call.
 func (w *waiting) Release(ctx context.Context, lease contract.Lease) error {
-	if w.handovers.has(lease.Token) {
-		call, _ := ctx.Value(callKey{}).(*callContext)
-		if !call.refuses(lease.Token) {
-			return nil
-		}
-		w.handovers.forget(lease.Token)
-		defer w.lines.freed(lease.Key)
+	if !w.handovers.has(lease.Token) {
+		return w.Locker.Release(ctx, lease)
 	}
-	return w.Locker.Release(ctx, lease)
+	call, _ := ctx.Value(callKey{}).(*callContext)
+	if !call.refuses(lease.Token) {
+		return nil
+	}
+	w.handovers.forget(lease.Token)
+	defer w.lines.freed(lease.Key)
+	err := w.Locker.Release(ctx, lease)
+	if err != nil && !errors.Is(err, ErrLost) { // the Client repeats it when the call has failed
+		call.takes(lease)
+	}
+	return err
 }

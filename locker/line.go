@@ -213,8 +213,7 @@ func (s *lineState) step(e *lineEvent) (a lineAction) {
 		s.woken = false
 
 	case onOffer: // if an attempt under way hangs, the key would stay locked
-		left := e.lease.Expires.Sub(e.at) // if the head dies, the key is locked for no longer than it has asked for
-		if (s.head == asleep || s.head == invited) && s.handed == nil && left > s.ttl/2 && left <= s.ttl {
+		if (s.head == asleep || s.head == invited) && s.handed == nil && fits(e.lease.Expires.Sub(e.at), s.ttl) {
 			s.handed, s.woken, a.signal = e.lease, true, true
 		}
 
@@ -250,6 +249,10 @@ func (s *lineState) unwatch() (end bool) {
 
 // outlasts tells whether the head goes on without the watch that failed.
 func (s *lineState) outlasts(e *lineEvent) bool { return e.outlasts && !outcome.Permanent(s.watchErr) }
+
+// fits tells whether what is left of a lease is enough for a call that asks for ttl, and no more: if the
+// process dies, the key is to be locked for no longer.
+func fits(left, ttl time.Duration) bool { return left > ttl/2 && left <= ttl }
 
 // heldHere is all that is known of the lock while this Client holds it.
 var heldHere = &HeldError{}

@@ -66,12 +66,9 @@ func (c *callContext) Value(key any) any {
 }
 
 // granted notes what the Acquire has found that has just granted.
-func (c *callContext) granted(so *effort, lease contract.Lease, handed bool) {
+func (c *callContext) granted(so *effort) {
 	c.said.mu.Lock()
 	defer c.said.mu.Unlock()
-	if handed {
-		c.handed = append(c.handed, lease)
-	}
 	c.said.attempts, c.said.contended, c.wall = so.attempts, so.contended(), so.wall
 	c.said.hooks = append(c.few[:0], so.hooks...)
 }
@@ -92,7 +89,14 @@ func (c *callContext) refused() (all []contract.Lease) {
 	return all
 }
 
-// refuses takes one of them, which middleware releases. It is false if the call was handed no such lease.
+// takes notes a lease that was handed over to the call.
+func (c *callContext) takes(lease contract.Lease) {
+	c.said.mu.Lock()
+	defer c.said.mu.Unlock()
+	c.handed = append(c.handed, lease)
+}
+
+// refuses takes one of them. It is false if the call was handed no such lease.
 func (c *callContext) refuses(token string) bool {
 	if c == nil {
 		return false

@@ -30,7 +30,7 @@ func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant)
 // none.
 func (w *waiting) discard(ctx context.Context, got *grant, req contract.Request) {
 	if got != nil {
-		discard(ctx, w, w, got.Lease, req.TTL)
+		discard(ctx, w, w, got.Lease, max(req.TTL, time.Until(got.Expires)))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockstep-go/lockstep/internal/cleanup"
 	"github.com/lockstep-go/lockstep/internal/outcome"
@@ -42,7 +41,10 @@ func (w *waiting) Acquire(ctx context.Context, req contract.Request) (lease cont
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	if lease, err = w.lock(ctx, req, &so); err == nil {
-		c.granted(&so, lease, w.handovers.has(lease.Token))
+		c.granted(&so)
+		if w.handovers.has(lease.Token) {
+			c.takes(lease)
+		}
 	}
 	return lease, err
 }
@@ -54,7 +56,7 @@ func (w *waiting) Transfer(ctx context.Context, from string, req contract.Reques
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
 	if lease, err = w.resume(ctx, from, req, &so); err == nil {
-		c.granted(&so, lease, false)
+		c.granted(&so)
 	}
 	return lease, err
 }
@@ -118,7 +120,7 @@ func (w *waiting) wait(ctx, limit context.Context, at *place, req contract.Reque
 		if err != nil {
 			return contract.Lease{}, err
 		}
-		if now.lease != nil && !now.lease.ended(time.Now()) && time.Until(now.lease.Expires) <= req.TTL && !so.wait.fresh {
+		if now.lease != nil && now.lease.suits(req.TTL) && !so.wait.fresh {
 			so.hooks, so.wall = nil, now.lease.wall
 			return now.lease.Lease, nil
 		}
