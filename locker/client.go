@@ -257,7 +257,7 @@ func (c *Client) through(ctx context.Context, req contract.Request, how call, wa
 		got.Lease, err = c.locker.Acquire(within, req)
 	}
 	if passed = err == nil; passed {
-		_ = within.refuses(got.Token) // from now on a Release of the lease is that of the hold
+		_ = within.refuses(got.Token) // the hold releases it now
 	}
 	hooks, got.wall = within.result()
 	return got, hooks, err

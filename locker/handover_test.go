@@ -684,8 +684,8 @@ func (q quota) Acquire(ctx context.Context, req contract.Request) (contract.Leas
 	return contract.Lease{}, errQuota
 }
 
-// The Client sends no Release of a lease that was handed over before its last holder has ended its hold:
-// middleware may repeat that of an earlier one. If middleware refuses the lease, nobody else would send it.
+// While a lease that was handed over is held, no other Release of it is sent: it may be that of an earlier
+// holder, repeated by middleware. A lease that middleware refuses has no holder, so its Release must be sent.
 func TestALeaseThatMiddlewareRefusesIsReleasedThoughItWasHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
