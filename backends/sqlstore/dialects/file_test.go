@@ -2,6 +2,7 @@ package dialects_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -106,27 +107,49 @@ func TestALockIsLostWithTheFileOfSQLite(t *testing.T) {
 	}
 }
 
-// The holder itself is told, long before its lease ends.
+// The holder itself is told, long before its lease ends. A new connection of the program's own pool makes an
+// empty file where the first one was.
 func TestAHolderIsToldThatTheFileOfSQLiteIsGone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks.db")
-	db := sqlite.dial(t, "file:"+path)
-	if err := sqlite.install(t.Context(), db.DB); err != nil {
-		t.Fatal(err)
-	}
-	locks := locker.New(single.New(db.store()), locker.WithTTL(3*time.Second))
-	l, err := locks.Lock(t.Context(), "key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	<-l.Context().Done()
-	if lost, ok := errors.AsType[*locker.LostError](context.Cause(l.Context())); !ok || lost.Reason != locker.LostStolen {
-		t.Errorf("the lock was lost by %v; want a renewal that finds it lost", context.Cause(l.Context()))
-	}
-	if err := context.Cause(l.Context()); !strings.Contains(err.Error(), path+" was deleted or moved") {
-		t.Errorf("the lock was lost by %v; want the file named", err)
+	for name, then := range map[string]func(t *testing.T, db *sql.DB, path string){
+		"deleted or moved": func(*testing.T, *sql.DB, string) {},
+		"replaced": func(t *testing.T, db *sql.DB, path string) {
+			db.SetMaxOpenConns(0)
+			for {
+				c, err := db.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := os.Stat(path); err == nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "locks.db")
+			db := sqlite.dial(t, "file:"+path)
+			db.SetMaxOpenConns(1)
+			if err := sqlite.install(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			locks := locker.New(single.New(db.store()), locker.WithTTL(3*time.Second))
+			l, err := locks.Lock(t.Context(), "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			then(t, db.DB, path)
+			<-l.Context().Done()
+			if lost, ok := errors.AsType[*locker.LostError](context.Cause(l.Context())); !ok || lost.Reason != locker.LostStolen {
+				t.Errorf("the lock was lost by %v; want a renewal that finds it lost", context.Cause(l.Context()))
+			}
+			if err := context.Cause(l.Context()); !strings.Contains(err.Error(), path+" was "+name) {
+				t.Errorf("the lock was lost by %v; want the file named", err)
+			}
+		})
 	}
 }
 
