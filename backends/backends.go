@@ -101,3 +101,7 @@ func Relied(ctx context.Context, ttl time.Duration) time.Duration { return relie
 // ErrWrongType is matched by the error of a call that found a value of a type that the store does
 // not write.
 var ErrWrongType = errors.New("key holds a value of another type")
+
+// ErrOtherGroup is matched by the error of a call that would move a hold from one group to another: see
+// [SharedTransferStore].
+var ErrOtherGroup = errors.New("another strategy took this lock, or the other side of a read-write lock: go on with it by the one that took it")

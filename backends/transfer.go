@@ -27,7 +27,10 @@ type SharedTransferStore interface {
 	SharedStore
 
 	// TransferHold is Transfer for a hold of key: the hold token takes the place of the hold from,
-	// with its group and its slot. The Result has Holds and Slot, and no Room. With numbered it has
-	// the number of the epoch in Fence. A hold that is alone begins a new epoch.
-	TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (Result, error)
+	// with its slot. The Result has Holds and Slot, and no Room. With numbered it has the number of
+	// the epoch in Fence. A hold that is alone begins a new epoch.
+	//
+	// The hold stays in its group. If that is another one, the hold stays as it is, and the error,
+	// which is permanent, matches [ErrOtherGroup].
+	TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (Result, error)
 }

@@ -119,6 +119,9 @@ func (h *hold) give() bool {
 // interrupted, and the lock must be taken anew. If the outcome is unknown, the lock is released in
 // the background, and the ticket is of no use any more. Resume makes one attempt, like TryLock.
 //
+// A ticket of a reader of package rwlock is for the Client of readers, and that of a writer for that of
+// writers. With the other one the error is permanent, and the ticket is as good as before.
+//
 // A strategy that can't take over a lock returns a permanent error that matches
 // [errors.ErrUnsupported]: the legacy recipes, and redlock.NewFenced. Under redlock.New the hold moves on
 // as many nodes as a quorum.

@@ -188,13 +188,13 @@ func (f faultyShared) Leave(ctx context.Context, key, token string) (bool, error
 }
 
 // TransferHold fails for good if the store below moves no holds.
-func (f faultyShared) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+func (f faultyShared) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
 	s, ok := f.store.(backends.SharedTransferStore)
 	if !ok {
 		return backends.Result{}, permanent{errors.ErrUnsupported}
 	}
 	return perform(ctx, f.faults, Enter, func(ctx context.Context) (backends.Result, error) {
-		return s.TransferHold(ctx, key, from, token, ttl, numbered)
+		return s.TransferHold(ctx, key, from, token, ttl, group, numbered)
 	})
 }
 

@@ -100,7 +100,7 @@ var clockSentences = []sentence{
 			key := x.key("hold")
 			x.admit(key, "old", x.long, backends.Admission{}, 1, -1)
 			x.wantNow("TransferHold", func() (backends.Result, error) {
-				return x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, true)
+				return x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, "", true)
 			})
 		}
 	}},

@@ -127,8 +127,8 @@ func (s counting) Transfer(ctx context.Context, key, from, value string, ttl tim
 	return s.first("Transfer", res, err)
 }
 
-func (s counting) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	res, err := s.Store.TransferHold(ctx, key, from, token, ttl, numbered)
+func (s counting) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+	res, err := s.Store.TransferHold(ctx, key, from, token, ttl, group, numbered)
 	return s.first("TransferHold", res, err)
 }
 

@@ -57,11 +57,13 @@ var guardSentences = []sentence{
 	{"a transaction never commits with the guard of a lease that was transferred", func(x *fixture) {
 		for _, numbered := range []bool{false, true} {
 			x.guards(func(key, token string, shared bool) {
-				move := x.transfers.Transfer
+				res, err := backends.Result{}, error(nil)
 				if shared {
-					move = x.holdTransfers.TransferHold
+					res, err = x.holdTransfers.TransferHold(x.Context(), key, token, labelled(""), x.long, "", numbered)
+				} else {
+					res, err = x.transfers.Transfer(x.Context(), key, token, labelled(""), x.long, numbered)
 				}
-				if res, err := move(x.Context(), key, token, labelled(""), x.long, numbered); err != nil || !res.OK {
+				if err != nil || !res.OK {
 					x.Fatalf("Transfer = %+v, %v; want it granted", res, err)
 				}
 			}, false)

@@ -123,7 +123,7 @@ var transferSentences = []sentence{
 		key, a := x.key("k"), backends.Admission{Group: "group", Limit: 2}
 		x.admit(key, "old", x.long, a, 1, 1)
 		x.admit(key, "other", x.long, a, 2, 0)
-		if res := x.transferHold(key, "old", "new", false); res.Holds != 2 || res.Room != 0 {
+		if res := x.transferHold(key, "old", "new", a); res.Holds != 2 || res.Room != 0 {
 			x.Errorf("TransferHold = %+v; want 2 holds", res)
 		}
 		x.renewNot(key, "old", x.long)
@@ -141,9 +141,9 @@ var transferSentences = []sentence{
 		}
 		key := x.key("k")
 		l := x.admit(key, "old", x.long, of("ann"), 1, -1)
-		x.wantTransferHold(key, "old", "new", x.long/2)
+		x.wantTransferHold(key, "old", "new", x.long/2, of("ann"))
 		x.enterNot(key, "bob", "token", x.long, l)
-		x.wantTransferHold(key, "old", "new", x.long/2)
+		x.wantTransferHold(key, "old", "new", x.long/2, of("ann"))
 		x.enterNot(key, "bob", "token", x.long, l)
 	}},
 	{"TransferHold from a hold that is not there changes nothing, also if the key is free", func(x *fixture) {
@@ -153,7 +153,7 @@ var transferSentences = []sentence{
 		key, free := x.key("k"), x.key("free")
 		x.admit(key, "another", x.long, backends.Admission{}, 1, -1)
 		for key, holds := range map[string]int{key: 1, free: 0} {
-			res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, false)
+			res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, "", false)
 			if err != nil || res.OK || res.Holds != holds {
 				x.Errorf("TransferHold = %+v, %v; want it refused beside %d holds", res, err, holds)
 			}
@@ -161,6 +161,26 @@ var transferSentences = []sentence{
 		x.leave(key, "another")
 		for _, key := range []string{key, free} {
 			x.admit(key, "next", x.long, backends.Admission{Limit: 1}, 1, 0)
+		}
+	}},
+	{"TransferHold to another group is a permanent error that matches ErrOtherGroup, and changes nothing", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, read, write := x.key("k"), backends.Admission{Group: "read"}, backends.Admission{Group: "write", Limit: 1}
+		x.admit(key, "old", x.long, read, 1, -1)
+		x.admit(key, "other", x.long, read, 2, -1)
+		for _, group := range []string{"write", "", "Read", "read "} {
+			res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, group, group == "write")
+			if res.OK || !errors.Is(err, backends.ErrOtherGroup) || !backends.Permanent(err) {
+				x.Errorf("TransferHold to the group %q = %+v, %v; want a permanent error that matches ErrOtherGroup", group, res, err)
+			}
+		}
+		x.renewNot(key, "new", x.long)
+		x.renew(key, "old", x.long)
+		x.admitNot(key, "writer", write, 2)
+		if res := x.transferHold(key, "old", "new", read); res.Holds != 2 {
+			x.Errorf("TransferHold = %+v; want 2 holds", res)
 		}
 	}},
 	{"a hold that moves keeps its slot", func(x *fixture) {
@@ -172,7 +192,7 @@ var transferSentences = []sentence{
 		x.slot(key, "old", slotted(3), 1)
 		x.leave(key, "first")
 		for range 2 {
-			if res := x.transferHold(key, "old", "new", false); res.Slot != 1 {
+			if res := x.transferHold(key, "old", "new", slotted(3)); res.Slot != 1 {
 				x.Errorf("slot %d; want 1", res.Slot)
 			}
 		}
@@ -185,14 +205,14 @@ var transferSentences = []sentence{
 		}
 		key, a := x.key("k"), backends.Admission{Numbered: true}
 		first := x.enterNumbered(key, "old", a)
-		alone := x.transferHold(key, "old", "new", true).Fence
-		if again := x.transferHold(key, "old", "new", true).Fence; alone <= first || again != alone {
+		alone := x.transferHold(key, "old", "new", a).Fence
+		if again := x.transferHold(key, "old", "new", a).Fence; alone <= first || again != alone {
 			x.Errorf("the numbers are %d and %d after %d; want a greater one, twice", alone, again, first)
 		}
 		if other := x.enterNumbered(key, "other", a); other != alone {
 			x.Errorf("another hold of the epoch has the number %d, want %d", other, alone)
 		}
-		if beside := x.transferHold(key, "new", "newer", true).Fence; beside != alone {
+		if beside := x.transferHold(key, "new", "newer", a).Fence; beside != alone {
 			x.Errorf("the hold that moves beside another has the number %d, want %d", beside, alone)
 		}
 	}},
@@ -218,18 +238,18 @@ func (x *fixture) transferNot(key, from, value string) {
 }
 
 // transferHold calls TransferHold, which must be granted.
-func (x *fixture) transferHold(key, from, token string, numbered bool) backends.Result {
+func (x *fixture) transferHold(key, from, token string, a backends.Admission) backends.Result {
 	x.Helper()
-	res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, x.long, numbered)
-	if err != nil || !res.OK || (res.Fence != 0) != numbered {
+	res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, x.long, a.Group, a.Numbered)
+	if err != nil || !res.OK || (res.Fence != 0) != a.Numbered {
 		x.Fatalf("TransferHold(%.60q, %.60q, %.60q) = %+v, %v; want it granted", key, from, token, res, err)
 	}
 	return res
 }
 
-func (x *fixture) wantTransferHold(key, from, token string, ttl time.Duration) {
+func (x *fixture) wantTransferHold(key, from, token string, ttl time.Duration, a backends.Admission) {
 	x.Helper()
-	if res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, ttl, false); err != nil || !res.OK {
+	if res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, ttl, a.Group, false); err != nil || !res.OK {
 		x.Fatalf("TransferHold(%.60q, %.60q, %.60q) = %+v, %v; want it granted", key, from, token, res, err)
 	}
 }

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,12 +14,16 @@ func TestEverySentenceOfTransferStoresFails(t *testing.T) {
 	everySentenceFails(t, ofTransfer, transferDoubles, func(m *memory.Store) SharedOutside { return m })
 }
 
-type transferFunc func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error)
+type (
+	transferFunc func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error)
+	holdFunc     func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error)
+)
 
 // transferDouble is a memory store with another Transfer or TransferHold.
 type transferDouble struct {
 	*memory.Store
-	transfer, hold transferFunc
+	transfer transferFunc
+	hold     holdFunc
 }
 
 func (d transferDouble) Transfer(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
@@ -28,11 +33,11 @@ func (d transferDouble) Transfer(ctx context.Context, key, from, to string, ttl 
 	return d.Store.Transfer(ctx, key, from, to, ttl, numbered)
 }
 
-func (d transferDouble) TransferHold(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+func (d transferDouble) TransferHold(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
 	if d.hold != nil {
-		return d.hold(ctx, key, from, to, ttl, numbered)
+		return d.hold(ctx, key, from, to, ttl, group, numbered)
 	}
-	return d.Store.TransferHold(ctx, key, from, to, ttl, numbered)
+	return d.Store.TransferHold(ctx, key, from, to, ttl, group, numbered)
 }
 
 // moving is a store with another Transfer, which may use that of the store.
@@ -41,13 +46,13 @@ func moving(transfer func(m *memory.Store) transferFunc) func(*memory.Store) bac
 }
 
 // movingHolds is a store with another TransferHold.
-func movingHolds(hold func(m *memory.Store) transferFunc) func(*memory.Store) backends.TransferStore {
+func movingHolds(hold func(m *memory.Store) holdFunc) func(*memory.Store) backends.TransferStore {
 	return func(m *memory.Store) backends.TransferStore { return transferDouble{Store: m, hold: hold(m)} }
 }
 
 // reenter is a TransferHold of two steps: the old hold leaves and the new one enters as a says.
-func reenter(m *memory.Store, a backends.Admission) transferFunc {
-	return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+func reenter(m *memory.Store, a backends.Admission) holdFunc {
+	return func(ctx context.Context, key, from, to string, ttl time.Duration, _ string, numbered bool) (backends.Result, error) {
 		if ok, err := m.Leave(ctx, key, from); err != nil || !ok && !holds(m, key, to) {
 			state, _ := m.Inspect(ctx, key)
 			return backends.Result{Holds: state.Holding}, err
@@ -194,9 +199,9 @@ var transferDoubles = []broken[backends.TransferStore]{
 	{
 		bug:    "all holds move",
 		breaks: "TransferHold moves one hold with its life, and no other",
-		store: movingHolds(func(m *memory.Store) transferFunc {
-			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
-				res, err := m.TransferHold(ctx, key, from, to, ttl, numbered)
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
 				if res.OK {
 					_, _ = m.Leave(ctx, key, "other")
 				}
@@ -207,9 +212,9 @@ var transferDoubles = []broken[backends.TransferStore]{
 	{
 		bug:    "the old hold stays",
 		breaks: "TransferHold moves one hold with its life, and no other",
-		store: movingHolds(func(m *memory.Store) transferFunc {
-			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
-				res, err := m.TransferHold(ctx, key, from, to, ttl, numbered)
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
 				if res.OK {
 					_, err = m.Enter(ctx, key, from, ttl, backends.Admission{Group: "group"})
 				}
@@ -220,29 +225,52 @@ var transferDoubles = []broken[backends.TransferStore]{
 	{
 		bug:    "the hold enters anew, with its ttl",
 		breaks: "TransferHold never shortens the life of a hold",
-		store:  movingHolds(func(m *memory.Store) transferFunc { return reenter(m, of("ann")) }),
+		store:  movingHolds(func(m *memory.Store) holdFunc { return reenter(m, of("ann")) }),
 	},
 	{
 		bug:    "a hold that is not there enters",
 		breaks: "TransferHold from a hold that is not there changes nothing, also if the key is free",
-		store: movingHolds(func(m *memory.Store) transferFunc {
-			return func(ctx context.Context, key, _, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, _, to string, ttl time.Duration, _ string, numbered bool) (backends.Result, error) {
 				return m.Enter(ctx, key, to, ttl, backends.Admission{Numbered: numbered})
+			}
+		}),
+	},
+	{
+		bug:    "a hold moves to another group",
+		breaks: "TransferHold to another group is a permanent error that matches ErrOtherGroup, and changes nothing",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, _ string, numbered bool) (backends.Result, error) {
+				state, _ := m.Inspect(ctx, key)
+				return m.TransferHold(ctx, key, from, to, ttl, state.Group, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "a hold of another group is nobody's",
+		breaks: "TransferHold to another group is a permanent error that matches ErrOtherGroup, and changes nothing",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
+				if errors.Is(err, backends.ErrOtherGroup) {
+					return backends.Result{Holds: 2}, nil
+				}
+				return res, err
 			}
 		}),
 	},
 	{
 		bug:    "the hold gets another slot",
 		breaks: "a hold that moves keeps its slot",
-		store:  movingHolds(func(m *memory.Store) transferFunc { return reenter(m, slotted(3)) }),
+		store:  movingHolds(func(m *memory.Store) holdFunc { return reenter(m, slotted(3)) }),
 	},
 	{
 		bug:    "a hold that moves keeps its number",
 		breaks: "a numbered hold that moves alone begins an epoch; beside others it has the number of theirs",
-		store: movingHolds(func(m *memory.Store) transferFunc {
-			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
 				last, _ := m.Inspect(ctx, key)
-				res, err := m.TransferHold(ctx, key, from, to, ttl, false)
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, false)
 				if res.OK && numbered {
 					res.Fence = last.Fence
 				}
@@ -253,10 +281,10 @@ var transferDoubles = []broken[backends.TransferStore]{
 	{
 		bug:    "every move begins an epoch",
 		breaks: "a numbered hold that moves alone begins an epoch; beside others it has the number of theirs",
-		store: movingHolds(func(m *memory.Store) transferFunc {
-			return func(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
 				there := holds(m, key, to)
-				res, err := m.TransferHold(ctx, key, from, to, ttl, numbered)
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
 				if res.OK && numbered && !there && res.Holds > 1 {
 					res.Fence++
 				}

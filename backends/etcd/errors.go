@@ -136,8 +136,9 @@ func (s *Store) classify(ctx context.Context, err error, as Error) error {
 }
 
 var (
-	errWrongType error = backends.AsPermanent(backends.ErrWrongType)
-	errForeign   error = backends.AsPermanent(backends.ErrForeign)
+	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
+	errForeign    error = backends.AsPermanent(backends.ErrForeign)
+	errOtherGroup error = backends.AsPermanent(backends.ErrOtherGroup)
 )
 
 // isLeaseGone tells that a lease has ended.

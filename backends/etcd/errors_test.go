@@ -129,7 +129,7 @@ func TestACallThatFailsBeforeItChangesAnythingIsNotDone(t *testing.T) {
 		wantClass(t, "ExpireIf", err, false, true)
 		_, err = store.Transfer(t.Context(), "k", "token", "next", time.Second, true)
 		wantClass(t, "Transfer", err, false, true)
-		_, err = store.TransferHold(t.Context(), "shared", "token", "next", time.Second, true)
+		_, err = store.TransferHold(t.Context(), "shared", "token", "next", time.Second, "", true)
 		wantClass(t, "TransferHold", err, false, true)
 	}
 }

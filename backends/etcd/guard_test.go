@@ -253,7 +253,7 @@ func TestAUserNeedsThePrefixAndNothingElse(t *testing.T) {
 	if ok, err := store.Renew(ctx, "shared", "one", 20*time.Second); err != nil || !ok {
 		t.Errorf("Renew = %v, %v", ok, err)
 	}
-	if r, err := store.TransferHold(ctx, "shared", "one", "two", 20*time.Second, true); err != nil || !r.OK {
+	if r, err := store.TransferHold(ctx, "shared", "one", "two", 20*time.Second, "", true); err != nil || !r.OK {
 		t.Errorf("TransferHold = %+v, %v", r, err)
 	}
 	if ok, err := store.Leave(ctx, "shared", "two"); err != nil || !ok {

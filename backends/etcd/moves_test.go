@@ -29,7 +29,7 @@ func TestALateRenewalMovesNoKey(t *testing.T) {
 		}},
 		"a hold": {at("hold") + "/token", enter("hold"), renewHold("hold"), renewHold("hold")},
 		"a hold that goes to another token": {at("moved") + "/token", enter("moved"), func(ctx context.Context, s *etcd.Store, ttl time.Duration) (bool, error) {
-			r, err := s.TransferHold(ctx, "moved", "token", "next", ttl, true)
+			r, err := s.TransferHold(ctx, "moved", "token", "next", ttl, "", true)
 			return r.OK, err
 		}, renewHold("moved")},
 	} {

@@ -286,7 +286,7 @@ func (s *Store) GuardHold(lease contract.Lease) clientv3.Cmp {
 }
 
 // TransferHold implements [backends.SharedTransferStore].
-func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
 	ctx = begun(ctx)
 	seconds, err := s.check(ctx, ttl)
 	if err != nil {
@@ -301,6 +301,9 @@ func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl t
 		if there, ok := found.of(token); ok {
 			r, err = s.again(ctx, key, there, seconds)
 		} else if old, ok := found.of(from); ok && !found.foreign {
+			if old.group != group {
+				return backends.Result{}, errOtherGroup
+			}
 			r, err = s.move(ctx, key, old, token, seconds, numbered, found)
 		} else {
 			return found.refused(), nil

@@ -210,7 +210,7 @@ func eachCall(t *testing.T, store *etcd.Store) {
 		if ok, err := store.Renew(t.Context(), shared, "one", ttl); err != nil || !ok {
 			t.Errorf("Renew = %v, %v", ok, err)
 		}
-		if r, err := store.TransferHold(t.Context(), shared, "one", "two", ttl, true); err != nil || !r.OK {
+		if r, err := store.TransferHold(t.Context(), shared, "one", "two", ttl, "", true); err != nil || !r.OK {
 			t.Errorf("TransferHold = %+v, %v", r, err)
 		}
 		if ok, err := store.Leave(t.Context(), shared, "two"); err != nil || !ok {

@@ -180,4 +180,7 @@ func (s *Store) check(ctx context.Context, ttl time.Duration) error {
 	return backends.CheckTTL(ctx, ttl, s.maxTTL, "memory.WithMaxTTL")
 }
 
-var errWrongType = backends.AsPermanent(backends.ErrWrongType)
+var (
+	errWrongType  = backends.AsPermanent(backends.ErrWrongType)
+	errOtherGroup = backends.AsPermanent(backends.ErrOtherGroup)
+)

@@ -39,7 +39,7 @@ func (s *Store) Transfer(ctx context.Context, key, from, value string, ttl time.
 }
 
 // TransferHold implements [backends.SharedTransferStore].
-func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (res backends.Result, err error) {
+func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (res backends.Result, err error) {
 	if err := s.check(ctx, ttl); err != nil {
 		return backends.Result{}, err
 	}
@@ -55,6 +55,8 @@ func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl t
 		return backends.Result{Left: e.left(now), Foreign: e.expires.IsZero()}, nil
 	case !h.holds.has(from) && !h.holds.has(token):
 		return backends.Result{Holds: len(h.holds)}, nil
+	case h.group != group:
+		return backends.Result{}, errOtherGroup
 	}
 	there := h.holds.has(token)
 	if numbered {

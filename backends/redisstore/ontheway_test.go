@@ -169,10 +169,10 @@ var ways = map[string]func(ctx context.Context, s *Store) (backends.Result, erro
 		return s.Transfer(ctx, "key", "from", "token", longest, true)
 	},
 	"TransferHold": func(ctx context.Context, s *Store) (backends.Result, error) {
-		return s.TransferHold(ctx, "key", "from", "token", longest, false)
+		return s.TransferHold(ctx, "key", "from", "token", longest, "", false)
 	},
 	"TransferHold with a number": func(ctx context.Context, s *Store) (backends.Result, error) {
-		return s.TransferHold(ctx, "key", "from", "token", longest, true)
+		return s.TransferHold(ctx, "key", "from", "token", longest, "", true)
 	},
 	"SetNXForever": func(ctx context.Context, s *Store) (backends.Result, error) {
 		ok, err := s.SetNXForever(ctx, "key", "token")

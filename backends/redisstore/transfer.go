@@ -18,6 +18,7 @@ type transfer struct {
 	key, from, token string
 	ms               int64
 	numbered, hold   bool
+	group            string // of the hold
 }
 
 // Transfer implements [backends.TransferStore]. It is sent once.
@@ -26,8 +27,8 @@ func (s *Store) Transfer(ctx context.Context, key, from, token string, ttl time.
 }
 
 // TransferHold implements [backends.SharedTransferStore]. It is sent once.
-func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	return s.move(ctx, transfer{key: key, from: from, token: token, numbered: numbered, hold: true}, ttl)
+func (s *Store) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+	return s.move(ctx, transfer{key: key, from: from, token: token, numbered: numbered, hold: true, group: group}, ttl)
 }
 
 func (s *Store) move(ctx context.Context, t transfer, ttl time.Duration) (backends.Result, error) {
@@ -62,5 +63,5 @@ func (t transfer) call() (scripts.Script, []any) {
 	if t.numbered {
 		keys = append(keys, fenceKey(t.key))
 	}
-	return script, append(append(keys, names...), t.ms, byClock)
+	return script, append(append(keys, names...), t.ms, byClock, t.group)
 }

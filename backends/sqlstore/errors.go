@@ -276,5 +276,6 @@ func (e ended) Unwrap() []error { return []error{e.cause, e.err} }
 var (
 	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
 	errForeign    error = backends.AsPermanent(backends.ErrForeign)
+	errOtherGroup error = backends.AsPermanent(backends.ErrOtherGroup)
 	errNumbersEnd error = backends.Invalid("the numbers of the key have come to their end at 2^53")
 )

@@ -165,20 +165,20 @@ func (s *rows) changeHold(ctx context.Context, from lane, key []byte, token stri
 }
 
 // TransferHold implements [backends.SharedTransferStore].
-func (s *rows) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (res backends.Result, err error) {
+func (s *rows) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (res backends.Result, err error) {
 	name, life, err := s.prepareTTL(ctx, ttl, key, from, token)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	err = s.change(ctx, grants, name, func(r *record) (until int64, err error) {
 		s.own.shown(r.server)
-		res, until, err = r.transfer(from, token, life, numbered)
+		res, until, err = r.transfer(from, token, life, group, numbered)
 		return until, err
 	})
 	return s.granted(key, token, ttl, res, err)
 }
 
-func (r *record) transfer(from, token string, life int64, numbered bool) (res backends.Result, until int64, err error) {
+func (r *record) transfer(from, token string, life int64, group string, numbered bool) (res backends.Result, until int64, err error) {
 	all, err := r.shared()
 	if err != nil {
 		return res, 0, err
@@ -192,8 +192,11 @@ func (r *record) transfer(from, token string, life int64, numbered bool) (res ba
 		mine = find(all, from)
 	}
 	res.Holds = len(all)
-	if mine < 0 {
+	switch {
+	case mine < 0:
 		return res, 0, nil
+	case string(r.value) != group:
+		return backends.Result{}, 0, errOtherGroup
 	}
 	if numbered {
 		if res.Fence, err = r.draw(again || len(all) > 1, byClock); err != nil {

@@ -106,6 +106,7 @@ const (
 	wrongType   = 2
 	numbersOver = 3
 	foreign     = 4
+	otherGroup  = 5
 )
 
 // row calls a function of the database. outcome is among dest.
@@ -202,6 +203,8 @@ func outcomeError(outcome int64) error {
 		return errNumbersEnd
 	case foreign:
 		return errForeign
+	case otherGroup:
+		return errOtherGroup
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestWhatHoldersWriteToSQLiteWaitsForOneGrantAtMost(t *testing.T) {
 			return r.OK, err
 		}},
 		"TransferHold": {shared, func(ctx context.Context, s *SQLite) (bool, error) {
-			r, err := s.TransferHold(ctx, "key of the holder", "token", "next", time.Second, true)
+			r, err := s.TransferHold(ctx, "key of the holder", "token", "next", time.Second, "", true)
 			return r.OK, err
 		}},
 	} {

@@ -25,14 +25,14 @@ func (s *PostgreSQL) Transfer(ctx context.Context, key, from, value string, ttl 
 }
 
 // TransferHold implements [backends.SharedTransferStore].
-func (s *PostgreSQL) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
+func (s *PostgreSQL) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
 	us, err := s.config.check(ctx, ttl)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	var outcome, number, left, holds, slot int64
-	err = s.grant(ctx, key, token, ttl, &outcome, "SELECT outcome, number, left_us, holds, slot, "+serverStarted+" FROM lockstep.transfer_hold($1,$2,$3,$4,$5)",
-		[]any{s.key(key), []byte(from), []byte(token), us, numbered}, &number, &left, &holds, &slot)
+	err = s.grant(ctx, key, token, ttl, &outcome, "SELECT outcome, number, left_us, holds, slot, "+serverStarted+" FROM lockstep.transfer_hold($1,$2,$3,$4,$5,$6)",
+		[]any{s.key(key), []byte(from), []byte(token), us, numbered, []byte(group)}, &number, &left, &holds, &slot)
 	if err != nil || outcome == refused {
 		r := held(left, "")
 		r.Holds = int(holds)

@@ -149,7 +149,7 @@ func transcript(t *testing.T, one, other Session) (lines []string) {
 	result("Enter of another session", r, err)
 	ok, err = one.Renew(ctx, holds, token+"a", ttl)
 	say("Renew", ok, err)
-	r, err = one.TransferHold(ctx, holds, token+"a", token+"d", ttl, true)
+	r, err = one.TransferHold(ctx, holds, token+"a", token+"d", ttl, "g'\\", true)
 	result("TransferHold", r, err)
 	ok, err = one.Leave(ctx, holds, token+"b")
 	say("Leave", ok, err)

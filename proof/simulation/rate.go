@@ -61,8 +61,8 @@ func (f fast) Transfer(ctx context.Context, key, from, value string, ttl time.Du
 	return f.result(f.commands.Transfer(ctx, key, from, value, f.ttl(ttl), numbered))
 }
 
-func (f fast) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (result, error) {
-	return f.result(f.commands.TransferHold(ctx, key, from, token, f.ttl(ttl), numbered))
+func (f fast) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (result, error) {
+	return f.result(f.commands.TransferHold(ctx, key, from, token, f.ttl(ttl), group, numbered))
 }
 
 func (f fast) Left(ctx context.Context, key string) (time.Duration, bool, error) {

@@ -120,10 +120,10 @@ func (l *link) Transfer(ctx context.Context, key, from, value string, ttl time.D
 	return a.result, a.err
 }
 
-func (l *link) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (result, error) {
+func (l *link) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (result, error) {
 	ttl = l.ttl(ttl)
 	a := l.ask(ctx, Message{Op: "TransferHold", Key: key, Token: token, TTL: ttl}, func(c commands) answer {
-		return granted(c.TransferHold(at, key, from, token, ttl, numbered))
+		return granted(c.TransferHold(at, key, from, token, ttl, group, numbered))
 	})
 	return a.result, a.err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/backendtest"
 	"github.com/lockstep-go/lockstep/locker"
 	"github.com/lockstep-go/lockstep/locker/contract"
@@ -79,6 +80,32 @@ func TestANumberIsThatOfTheEpoch(t *testing.T) {
 }
 
 // A reader that asks after a writer waits, although other readers hold the lock.
+// Whoever resumes a reader is a reader: as a writer it would write beside the readers.
+func TestATicketIsForItsOwnSide(t *testing.T) {
+	beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+		f := newFleet(store)
+		for side, own := range map[string]*locker.Client{"reader": f.readers, "writer": f.writers} {
+			other := f.readers
+			if own == f.readers {
+				other = f.writers
+			}
+			ticket, err := try(t, own).Transfer(t.Context(), ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = other.Resume(t.Context(), ticket)
+			if p := interface{ Permanent() bool }(nil); !errors.Is(err, backends.ErrOtherGroup) || !errors.As(err, &p) || !p.Permanent() || errors.Is(err, locker.ErrLost) {
+				t.Errorf("the other side resumes a %s with %v; want a permanent error that says why", side, err)
+			}
+			l, err := own.Resume(t.Context(), ticket)
+			if err != nil {
+				t.Fatalf("Resume of a %s after that = %v", side, err)
+			}
+			unlock(t, l)
+		}
+	})
+}
+
 func TestReadersWithoutAGapDoNotStarveAWriter(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		a, b, c := newFleet(store), newFleet(store), newFleet(store)

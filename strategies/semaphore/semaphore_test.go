@@ -45,8 +45,8 @@ func (c *crowd) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	return c.OrderedStore.Enter(ctx, key, token, ttl, a)
 }
 
-func (c *crowd) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	return c.OrderedStore.(backends.SharedTransferStore).TransferHold(ctx, key, from, token, ttl, numbered)
+func (c *crowd) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+	return c.OrderedStore.(backends.SharedTransferStore).TransferHold(ctx, key, from, token, ttl, group, numbered)
 }
 
 func (c *crowd) gather(key string, a backends.Admission) {

@@ -191,9 +191,15 @@ func (e *ReplyError) ErrorType() string {
 	return "redis_" + strings.ToLower(e.Code())
 }
 
-// Is matches backends.ErrWrongType.
+// Is matches the errors of package backends for what a key holds.
 func (e *ReplyError) Is(target error) bool {
-	return target == backends.ErrWrongType && e.Code() == "WRONGTYPE"
+	switch target {
+	case backends.ErrWrongType:
+		return e.Code() == "WRONGTYPE"
+	case backends.ErrOtherGroup:
+		return e.Text == "LOCKSTEP "+backends.ErrOtherGroup.Error()
+	}
+	return false
 }
 
 // Heard notes whether a server has ever answered. Its zero value is ready to use.

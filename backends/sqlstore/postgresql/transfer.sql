@@ -37,9 +37,10 @@ BEGIN
   outcome := 1;
 END $$;
 
--- transfer_hold does the same for a hold, which keeps its slot. The results are those of enter.
+-- transfer_hold does the same for a hold of the group its, which keeps its slot. The results are those of enter;
+-- an outcome of 5 is a hold of another group. Without its, as programs of version 1 call it, any group will do.
 CREATE OR REPLACE FUNCTION lockstep.transfer_hold(
-  k bytea, from_token bytea, to_token bytea, us bigint, numbered boolean,
+  k bytea, from_token bytea, to_token bytea, us bigint, numbered boolean, its bytea,
   OUT outcome int, OUT number bigint, OUT left_us bigint, OUT holds bigint, OUT slot int
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -67,6 +68,10 @@ BEGIN
   IF NOT there AND NOT EXISTS (SELECT FROM lockstep.hold AS h WHERE h.key = k AND h.token = from_token) THEN
     RETURN;
   END IF;
+  IF r.value <> its THEN
+    outcome := 5;
+    RETURN;
+  END IF;
   IF numbered THEN
     number := lockstep.draw(k, there OR holds > 1, 2, t);
     IF number = 0 THEN
@@ -80,3 +85,10 @@ BEGIN
   PERFORM lockstep.keep(k, r.value, false, t);
   outcome := 1;
 END $$;
+
+CREATE OR REPLACE FUNCTION lockstep.transfer_hold(
+  k bytea, from_token bytea, to_token bytea, us bigint, numbered boolean,
+  OUT outcome int, OUT number bigint, OUT left_us bigint, OUT holds bigint, OUT slot int
+) LANGUAGE sql AS $$
+  SELECT * FROM lockstep.transfer_hold(k, from_token, to_token, us, numbered, NULL);
+$$;

@@ -56,7 +56,7 @@ func (s shared) Move(ctx context.Context, from string, req contract.Request) (ba
 		return backends.Result{}, contract.ErrNoTransfer
 	}
 	a := s.admission(req)
-	res, err := store.TransferHold(ctx, req.Key, from, req.Token, req.TTL, a.Numbered)
+	res, err := store.TransferHold(ctx, req.Key, from, req.Token, req.TTL, a.Group, a.Numbered)
 	if res.OK {
 		res.Room = a.Room(res.Holds)
 	}

@@ -2,6 +2,7 @@
 -- KEYS see holds.lua and counter.lua
 -- ARGV[1] the token that has the hold  ARGV[2] the token that gets it
 -- ARGV[3] the TTL in ms  ARGV[4] how to number: see draw.lua
+-- ARGV[5] the group
 -- The reply to a grant is that of enter.lua.
 -- {0, 0, holds, 0, ''} neither token has a hold
 -- {0, left in ms, 0, 0, ''} the value is no lock
@@ -11,6 +12,9 @@ end
 local there, from = redis.call('ZSCORE', KEYS[1], ARGV[2]), redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not there and not from then
   return {0, 0, holds, 0, ''}
+end
+if group ~= ARGV[5] then
+  return redis.error_reply('LOCKSTEP another strategy took this lock, or the other side of a read-write lock: go on with it by the one that took it')
 end
 local number, problem = draw(there or holds > 1, ARGV[4])
 if problem then
