@@ -53,9 +53,12 @@ func New(l Locker, opts ...ClientOption) *Client {
 	w := &waiting{Locker: l, clock: wallclock.Of(l), lines: &c.lines, handovers: &c.handovers, cleanups: c.cleanups, ledger: &c.ledger}
 	w.server, w.ends = func() string { return address.Of(l) }, prompt.Of(l)
 	c.inner = w
-	if c.locker = contract.Wrap(w, c.defaults.middleware...); c.locker == nil {
-		c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))
-		c.locker = w
+	c.locker = w
+	if len(c.defaults.middleware) > 0 {
+		if c.locker = contract.Wrap(behind{w}, c.defaults.middleware...); c.locker == nil {
+			c.defaults.refuse(outcome.Invalidf("middleware returned a nil Locker"))
+			c.locker = w
+		}
 	}
 	c.renewals.wall = w.clock
 	return c
@@ -237,30 +240,6 @@ func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wa
 	}
 	got.wall = so.wall
 	return got, so.hooks, err
-}
-
-// through is acquire through middleware, which finds the call in the ctx.
-func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
-	within := &callContext{countedContext: countedContext{ctx, &c.ledger}, wait: wait}
-	within.said.scoped = how.scoped
-	passed := false
-	defer func() { // also if middleware panics
-		if !passed {
-			for _, lease := range within.refused() {
-				c.inner.discard(ctx, &grant{Lease: lease}, req)
-			}
-		}
-	}()
-	if how.from != "" {
-		got.Lease, err = c.locker.Transfer(within, how.from, req)
-	} else {
-		got.Lease, err = c.locker.Acquire(within, req)
-	}
-	if passed = err == nil; passed {
-		_ = within.refuses(got.Token) // the hold releases it now
-	}
-	hooks, got.wall = within.result()
-	return got, hooks, err
 }
 
 var (

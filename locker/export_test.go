@@ -35,7 +35,10 @@ func (c *Client) HandedOver() int { return HandedOver(c.inner) }
 
 // HandedOver is the same for what the middleware of a Client wraps.
 func HandedOver(l Locker) int {
-	w := l.(*waiting)
+	w, ok := l.(*waiting)
+	if !ok {
+		w = l.(behind).waiting
+	}
 	w.handovers.mu.Lock()
 	defer w.handovers.mu.Unlock()
 	return len(w.handovers.given)

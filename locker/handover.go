@@ -1,13 +1,11 @@
 package locker
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
-	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // WithMaxHandovers lets Unlock hand the lease over to the next waiter of the same Client, up to n times
@@ -101,24 +99,4 @@ func (hs *handovers) has(token string) bool {
 func (g *grant) suits(ttl time.Duration) bool {
 	now := time.Now()
 	return !g.ended(now) && fits(g.Expires.Sub(now)+ttl/16, ttl+ttl/16)
-}
-
-// Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
-// this Release is of a holder before, and middleware repeats it. It is sent if middleware refuses the lease
-// that was just handed over to its call.
-func (w *waiting) Release(ctx context.Context, lease contract.Lease) error {
-	if !w.handovers.has(lease.Token) {
-		return w.Locker.Release(ctx, lease)
-	}
-	call, _ := ctx.Value(callKey{}).(*callContext)
-	if !call.refuses(lease.Token) {
-		return nil
-	}
-	w.handovers.forget(lease.Token)
-	defer w.lines.freed(lease.Key)
-	err := w.Locker.Release(ctx, lease)
-	if err != nil && !errors.Is(err, ErrLost) { // the Client repeats it when the call has failed
-		call.takes(lease)
-	}
-	return err
 }

@@ -614,7 +614,7 @@ func TestAHandoverIsRememberedForAsLongAsItsLeaseIsRenewed(t *testing.T) {
 			t.Error("the release of the first hold ended the second")
 		}
 		mustUnlock(t, second)
-	}, locker.WithMaxHandovers(1))
+	}, locker.WithMaxHandovers(1), locker.WithMiddleware(func(next locker.Locker) locker.Locker { return next }))
 }
 
 // A head that was handed a lease leaves the queue of the store. Until the line has a new watch, it
@@ -665,7 +665,7 @@ func mustWatchNoMore(s *spy) chan struct{} {
 	return again
 }
 
-// quota is middleware that refuses a call after its grant, and releases that.
+// quota is middleware that refuses one call after its grant, and releases that.
 type quota struct {
 	locker.Locker
 	full *atomic.Bool
@@ -675,13 +675,49 @@ var errQuota = errors.New("over quota")
 
 func (q quota) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	lease, err := q.Locker.Acquire(ctx, req)
-	if err != nil || !q.full.Load() {
+	if err != nil || !q.full.Swap(false) {
 		return lease, err
 	}
 	if err := q.Release(context.WithoutCancel(ctx), lease); err != nil {
 		return contract.Lease{}, err
 	}
 	return contract.Lease{}, errQuota
+}
+
+// The Client tells its waiters of a lease that middleware refuses: no hold does.
+func TestAWaiterHasTheLockAtOnceThatMiddlewareRefusesToTheCallBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		c := locker.New(single.New(memory.New()), locker.WithMiddleware(func(next locker.Locker) locker.Locker {
+			return quota{next, &full}
+		}))
+		l := mustLock(t, c, "key")
+		refused, taken := make(chan error, 1), make(chan time.Time, 1)
+		go func() {
+			_, err := c.Lock(t.Context(), "key")
+			refused <- err
+		}()
+		synctest.Wait()
+		go func() {
+			next, err := c.Lock(t.Context(), "key")
+			at := time.Now()
+			if err == nil {
+				err = next.Unlock(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			taken <- at
+		}()
+		synctest.Wait()
+		full.Store(true)
+		began := time.Now()
+		mustUnlock(t, l)
+		mustMatch(t, <-refused, errQuota)
+		if waited := (<-taken).Sub(began); waited > 0 {
+			t.Errorf("the next waiter had the lock after %v", waited)
+		}
+	})
 }
 
 // While a lease that was handed over is held, no other Release of it is sent: it may be that of an earlier
@@ -704,7 +740,6 @@ func TestALeaseThatMiddlewareRefusesIsReleasedThoughItWasHandedOver(t *testing.T
 			full.Store(true)
 			mustUnlock(t, l)
 			mustMatch(t, <-refused, errQuota)
-			full.Store(false)
 			released := time.Now()
 			mustUnlock(t, mustLock(t, locker.New(single.New(store)), "key"))
 			if waited := time.Since(released); waited > 0 {

@@ -34,33 +34,6 @@ type waiting struct {
 	repeats repeats
 }
 
-// Acquire is lock for a call that has come through middleware.
-func (w *waiting) Acquire(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
-	c, so, err := callOf(ctx)
-	if err != nil {
-		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
-	}
-	if lease, err = w.lock(ctx, req, &so); err == nil {
-		c.granted(&so)
-		if w.handovers.has(lease.Token) {
-			c.takes(lease)
-		}
-	}
-	return lease, err
-}
-
-// Transfer is resume for a call that has come through middleware.
-func (w *waiting) Transfer(ctx context.Context, from string, req contract.Request) (lease contract.Lease, err error) {
-	c, so, err := callOf(ctx)
-	if err != nil {
-		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
-	}
-	if lease, err = w.resume(ctx, from, req, &so); err == nil {
-		c.granted(&so)
-	}
-	return lease, err
-}
-
 // lock makes attempts until one is granted, the ctx or the policy of the call ends the wait, or the
 // store fails. It leaves the number of attempts in so, and in every error.
 func (w *waiting) lock(ctx context.Context, req contract.Request, so *effort) (contract.Lease, error) {
