@@ -24,7 +24,8 @@ func TestQuarantineInACluster(t *testing.T) {
 			m.Kill()
 			m.Restart()
 		}},
-		"a replica takes over": {1, func(c *redistest.Cluster, key string) { c.AwaitFailover(key, c.KillMaster(key)) }},
+		"a master comes back at another address": {0, (*redistest.Cluster).Replace},
+		"a replica takes over":                   {1, func(c *redistest.Cluster, key string) { c.AwaitFailover(key, c.KillMaster(key)) }},
 	} {
 		t.Run(change, func(t *testing.T) {
 			t.Parallel()

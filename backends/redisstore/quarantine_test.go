@@ -290,6 +290,53 @@ func TestAReplicaThatIsPromotedElsewhereIsInQuarantine(t *testing.T) {
 	}
 }
 
+// A node of a cluster that comes back without its locks may have another address: a pod has. Only a node that
+// was up before this process can't be one.
+func TestANodeThatWasStartedSinceIsInQuarantine(t *testing.T) {
+	const most = longest + longest/100 + 2*time.Second
+	for name, c := range map[string]struct {
+		after time.Duration // this process has begun
+		up    int
+		left  time.Duration // of quarantine, without jitter
+	}{
+		"it was up before":                  {time.Hour, 3602, 0},
+		"it was started as we began":        {8 * time.Second, 8, longest + longest/100 + time.Second - 7*time.Second},
+		"it was started just now":           {time.Hour, 0, longest + longest/100 + time.Second},
+		"it was started a short while ago":  {time.Hour, 5, longest + longest/100 + time.Second - 4*time.Second},
+		"it was started since, but earlier": {time.Hour, 60, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := driver.NewQuarantine()
+			q.Attach(longest, 0)
+			if err := q.Saw("one", told{run: "A", replid: "a"}.String(), nil); err != nil {
+				t.Errorf("%s: the first node: %v", name, err)
+			}
+			time.Sleep(c.after)
+			err := q.Saw("two", told{run: "B", replid: "b", up: c.up}.String(), nil)
+			var refused *QuarantineError
+			if errors.As(err, &refused) != (c.left > 0) || c.left == 0 && err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if refused == nil {
+				return
+			}
+			if !strings.Contains(err.Error(), "may be a node that was restarted") {
+				t.Errorf("%s: %v; want the reason", name, err)
+			}
+			if left := time.Until(refused.Until); left < c.left || left > c.left+time.Second || left > most {
+				t.Errorf("%s: %v left; want %v to a second more", name, left, c.left)
+			}
+			if q.Refuses("one", false) != nil || q.Refuses("two", false) == nil {
+				t.Errorf("%s: Refuses = %v, %v; want the second alone", name, q.Refuses("one", false), q.Refuses("two", false))
+			}
+			time.Sleep(most)
+			if err := q.Refuses("two", false); err != nil {
+				t.Errorf("%s: after quarantine: %v", name, err)
+			}
+		})
+	}
+}
+
 // TestAMasterThatAnsweredBeforeIsRemembered: it was restarted, and then its replica took its place elsewhere.
 func TestAMasterThatAnsweredBeforeIsRemembered(t *testing.T) {
 	q := driver.NewQuarantine()

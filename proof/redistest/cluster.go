@@ -233,6 +233,20 @@ func (c *Cluster) KillMaster(key string) *Server {
 	return dead
 }
 
+// Replace kills the master of key and starts it again at another address, without its keys, as a pod comes
+// back. It returns when all nodes know the new address.
+func (c *Cluster) Replace(key string) {
+	c.tb.Helper()
+	old := c.Master(key)
+	old.Kill()
+	s, err := launchNode(c.tb, old.dir)
+	if err != nil {
+		c.tb.Fatalf("redistest: %v", err)
+	}
+	c.servers[slices.Index(c.servers, old)], c.ids[s] = s, c.ids[old]
+	until(c.tb, "all nodes know the new address", func() bool { return c.agreed(c.slot(key)) == s })
+}
+
 // AwaitFailover waits until all servers agree that another one than dead has key, and that the
 // cluster is complete.
 func (c *Cluster) AwaitFailover(key string, dead *Server) *Server {

@@ -26,6 +26,12 @@ import (
 // used. It lasts 1.01 times the longest TTL (redisstore.WithMaxTTL) and a second, from that
 // observation, and then a random part of a second: 31.3 s to 32.3 s by default. It refuses grants
 // only: renewals and releases compare the token.
+//
+// A node of a cluster may come back at another address. So a node that was started after this Quarantine
+// was made, and that is not the first master of it, is in quarantine as well, for as long from its start.
+// A node that is new to the cluster looks the same.
+//
+// Not noticed: a cluster that gives the slots of a lost node to others, which have none of its locks.
 type Quarantine struct {
 	born    time.Time
 	contact atomic.Int64 // when a server last answered, in nanoseconds since born
@@ -48,6 +54,7 @@ type endpoint struct {
 	earlier []server      // masters before it
 	several bool          // last is one of them
 	changed time.Time     // quarantine counts from here; zero: it never began
+	why     string        // it began
 	jitter  time.Duration // of that quarantine
 	untold  error         // the last connection did not tell how long the server is up
 	demoted string        // the run_id of a server that was seen as a replica since
@@ -71,6 +78,7 @@ const (
 	noReplid       = "0000000000000000000000000000000000000000"
 
 	whyChanged = "it was restarted, replaced or promoted since this client used it (see redisstore.WithMaxTTL and redisstore.WithoutQuarantine)"
+	whyJoined  = "it was started since this client was made, and may be a node that was restarted (see redisstore.WithMaxTTL and redisstore.WithoutQuarantine)"
 	whyStrict  = "it was started a short while ago (see redisstore.WithQuarantine)"
 )
 
@@ -189,7 +197,13 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 		wasUp := now.Add(info.UptimeError - up).Before(q.contacted()) // while the one before it answered
 		e.firm = now.Before(q.end(e)) || !isNew || !told || wasUp || seen.promoted() || e.several
 		e.drop() // with the new one: an adapter can't always tell which it is
+		e.why = whyChanged
 		e.changed, e.jitter = q.from(now, up, told && !seen.promoted()), rand.N(maxJitter)
+	}
+	joined := !changed && q.joined(e, seen.run, now.Add(info.UptimeError-up), told)
+	if joined {
+		e.firm, e.why = true, whyJoined
+		e.changed, e.jitter = now.Add(-max(up-info.UptimeError, 0)), rand.N(maxJitter)
 	}
 	if isNew {
 		e.started = now.Add(-max(up-info.UptimeError, 0))
@@ -200,7 +214,7 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 	}
 	q.loud.Store(true)
 	q.Answered(nil)
-	if refused := q.refusal(e, false); refused != nil && (changed || isNew && q.strict > 0) {
+	if refused := q.refusal(e, false); refused != nil && (changed || joined || isNew && q.strict > 0) {
 		return refused // what waits for this connection may be a grant
 	}
 	if changed {
@@ -243,6 +257,12 @@ func (q *Quarantine) changed(e *endpoint, seen server) bool {
 		e.earlier = e.earlier[1:]
 	}
 	return true
+}
+
+// joined tells whether the master of a new endpoint may be a node of a cluster that was restarted since q was
+// made. It was started at start at the latest.
+func (q *Quarantine) joined(e *endpoint, run string, start time.Time, told bool) bool {
+	return run != "" && e.last.run == "" && q.hasMaster() && (!told || start.After(q.born))
 }
 
 // used tells whether a master of this replication id was seen behind any endpoint.
@@ -363,7 +383,7 @@ func (q *Quarantine) refusal(e *endpoint, sent bool) error {
 		return e.untold
 	}
 	if end := q.end(e); now.Before(end) {
-		return e.quarantined(end, whyChanged, sent)
+		return e.quarantined(end, e.why, sent)
 	}
 	if end := e.started.Add(q.strict); q.strict > 0 && now.Before(end) {
 		return e.quarantined(end, whyStrict, sent)
