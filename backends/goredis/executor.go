@@ -54,6 +54,9 @@ func (e executor) send(ctx, waiting context.Context, to processor, args []any, i
 	}
 	if err != nil {
 		err = e.noted(e.translate(ctx, args, err, cmd.isUnwritten()))
+		if !isOnce && !cmd.isUnwritten() {
+			err = driver.Repeated(err)
+		}
 	}
 	e.heard.Note(err)
 	if err != nil {

@@ -100,6 +100,9 @@ func (e executor) answer(ctx context.Context, args []any, cmd answered, whole er
 	}
 	if err != nil {
 		err = e.translate(ctx, args, err, cmd.isUnwritten())
+		if _, isOnce := cmd.(once); !isOnce && !cmd.isUnwritten() {
+			err = driver.Repeated(err)
+		}
 	}
 	e.heard.Note(err)
 	if err != nil {

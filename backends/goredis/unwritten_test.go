@@ -3,6 +3,9 @@ package goredis_test
 import (
 	"context"
 	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,5 +68,34 @@ func TestAHookThatLooksAtTheArgumentsChangesNoAnswer(t *testing.T) {
 		if unsent := backends.Unsent(err); err == nil || unsent != (hooks == nil) {
 			t.Errorf("%s: %v; unsent %v", name, err, unsent)
 		}
+	}
+}
+
+// The library sends a renewal again. That it could not reach the server then says nothing of the first try.
+func TestARenewalThatWasSentAndCouldNotBeSentAgainIsUnknown(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	var cut atomic.Bool
+	store, c := goredis.Open(&client.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if cut.Load() {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}
+		return new(net.Dialer).DialContext(ctx, "tcp", proxy.Addr())
+	}})
+	defer c.Close()
+	if r, err := store.SetNX(t.Context(), "key", "token", 5*time.Second); !r.OK || err != nil {
+		t.Fatalf("SetNX = %+v, %v", r, err)
+	}
+	if ok, err := store.ExpireIf(t.Context(), "key", "token", 6*time.Second); !ok || err != nil { // the server has the script
+		t.Fatalf("ExpireIf = %v, %v", ok, err)
+	}
+	proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"EVALSHA"}, Times: 1})
+	cut.Store(true)
+	ok, err := store.ExpireIf(t.Context(), "key", "token", 20*time.Second)
+	if ok || err == nil || backends.Unsent(err) || strings.Contains(err.Error(), "nothing was sent") {
+		t.Errorf("ExpireIf = %v, %v; want an unknown outcome", ok, err)
+	}
+	if left, err := server.Do("PTTL", "key"); err != nil || left.(int64) < 10_000 {
+		t.Errorf("PTTL = %v, %v; want what was sent first", left, err)
 	}
 }

@@ -3,8 +3,10 @@ package redigo_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -257,4 +259,34 @@ func TestConnectionsThatAreGivenUpAreBounded(t *testing.T) {
 			t.Errorf("SetNX = %v after %d dials", err, dials.Load())
 		}
 	})
+}
+
+// A renewal is sent again. That the server could not be reached then says nothing of the first try.
+func TestARenewalThatWasSentAndCouldNotBeSentAgainIsUnknown(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	var cut atomic.Bool
+	pool := &client.Pool{DialContext: func(ctx context.Context) (client.Conn, error) {
+		if cut.Load() {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}
+		return client.DialContext(ctx, "tcp", proxy.Addr())
+	}, MaxIdle: 1}
+	t.Cleanup(func() { _ = pool.Close() })
+	store := redigo.New(pool)
+	if r, err := store.SetNX(t.Context(), "key", "token", 5*time.Second); !r.OK || err != nil {
+		t.Fatalf("SetNX = %+v, %v", r, err)
+	}
+	if ok, err := store.ExpireIf(t.Context(), "key", "token", 6*time.Second); !ok || err != nil { // the server has the script
+		t.Fatalf("ExpireIf = %v, %v", ok, err)
+	}
+	proxy.Add(redistest.Rule{Fault: redistest.CutReply, Commands: []string{"EVALSHA"}, Times: 1})
+	cut.Store(true)
+	ok, err := store.ExpireIf(t.Context(), "key", "token", 20*time.Second)
+	if ok || err == nil || backends.Unsent(err) || strings.Contains(err.Error(), "nothing was sent") {
+		t.Errorf("ExpireIf = %v, %v; want an unknown outcome", ok, err)
+	}
+	if left, err := server.Do("PTTL", "key"); err != nil || left.(int64) < 10_000 {
+		t.Errorf("PTTL = %v, %v; want what was sent first", left, err)
+	}
 }

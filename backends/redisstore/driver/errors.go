@@ -302,6 +302,17 @@ func NotSent(ctx context.Context, addr string, err error) error {
 	return err
 }
 
+// Repeated is err of a call that a library may have sent before: what the last try did not send, one before it may
+// have.
+func Repeated(err error) error {
+	if w, ok := err.(*WireError); ok && w.NotSent { //nolint:errorlint // that one, as Fault has made it
+		unknown := *w
+		unknown.NotSent = false
+		return &unknown
+	}
+	return err
+}
+
 func (e *WireError) Error() string {
 	text := e.Err.Error()
 	switch {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockstep-go/lockstep/backends"
 )
 
 // Pool is a client library that hands out connections. [OverPool] makes an Executor of it, so an
@@ -112,8 +114,16 @@ func (p pooled) OnceAll(ctx context.Context, commands []*Command) { p.all(ctx, c
 
 func (p pooled) all(ctx context.Context, commands []*Command, again bool) {
 	answered, broke := p.try(ctx, commands)
-	if again && broke && Ended(ctx) == nil {
-		p.try(ctx, commands[answered:])
+	if !again || !broke || Ended(ctx) != nil {
+		return
+	}
+	left := commands[answered:]
+	unsent := backends.Unsent(left[0].Err)
+	p.try(ctx, left)
+	for _, c := range left {
+		if !unsent {
+			c.Err = Repeated(c.Err)
+		}
 	}
 }
 
