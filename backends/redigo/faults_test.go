@@ -60,6 +60,11 @@ func TestACallOnAServerThatHangsEndsWithItsCtx(t *testing.T) {
 		return err
 	}
 	setNX(t, redigo.New(tested), "b")
+	aged := dial(t, server.Addr(), password)
+	setNX(t, redigo.New(aged), "c")
+	aged.DialContext, aged.IdleTimeout = func(context.Context) (client.Conn, error) { // as one behind Quarantine, of a Dial
+		return client.Dial("tcp", server.Addr(), password)
+	}, time.Nanosecond
 	deaf := &client.Pool{Dial: func() (client.Conn, error) { return client.Dial("tcp", server.Addr(), password) }}
 	defer deaf.Close()
 
@@ -71,7 +76,8 @@ func TestACallOnAServerThatHangsEndsWithItsCtx(t *testing.T) {
 		"connecting by a Dial without ctx": deaf,
 		"in a TLS handshake without a limit": dial(t, server.Addr(), client.DialUseTLS(true), client.DialTLSSkipVerify(true),
 			client.DialTLSHandshakeTimeout(0)),
-		"in a TestOnBorrow that has no ctx": tested,
+		"connecting in place of what was idle for too long": aged,
+		"in a TestOnBorrow that has no ctx":                 tested,
 	} {
 		t.Run(name, func(t *testing.T) { ends(t, pool) })
 	}

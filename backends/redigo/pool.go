@@ -14,12 +14,13 @@ import (
 )
 
 func newExecutor(p *client.Pool, addr string) driver.Pipeliner {
-	return driver.OverPool(pool{p, new(atomic.Int32)}, addr)
+	return driver.OverPool(pool{p, new(atomic.Int32), false}, addr)
 }
 
 type pool struct {
 	*client.Pool
-	left *atomic.Int32 // connections being made that nobody waits for any more
+	left  *atomic.Int32 // connections being made that nobody waits for any more
+	heeds bool          // all functions of the pool end with their ctx
 }
 
 // Get passes over connections that Quarantine has closed while they were idle: the pool does not look.
@@ -33,10 +34,11 @@ func (p pool) Get(ctx context.Context) (driver.PoolConn, error) {
 	}
 }
 
-// borrow needs no goroutine where an idle connection is taken as it is. If it is gone by then, there
-// is still DialContext.
+// borrow needs no goroutine where an idle connection is taken as it is. A pool with an age for them may close
+// what is idle, and connect. If it is gone by then, there is still DialContext.
 func (p pool) borrow(ctx context.Context) (client.Conn, error) {
-	if p.DialContext != nil && p.TestOnBorrow == nil && p.IdleCount() > 0 {
+	asItIs := p.heeds || p.DialContext != nil && p.TestOnBorrowContext == nil && p.IdleTimeout <= 0 && p.MaxConnLifetime <= 0
+	if asItIs && p.TestOnBorrow == nil && p.IdleCount() > 0 {
 		return p.GetContext(ctx)
 	}
 	return p.connect(ctx, p.GetContext)

@@ -72,18 +72,15 @@ func Open(addr string, dial []client.DialOption, opts ...redisstore.Option) (*re
 		client.DialReadTimeout(time.Second),
 		client.DialWriteTimeout(time.Second),
 	}, dial...)
-	pool := &client.Pool{
-		DialContext: func(ctx context.Context) (client.Conn, error) {
-			return client.DialContext(ctx, "tcp", addr, dial...)
-		},
-		TestOnBorrowContext: TestOnBorrow(),
-		MaxIdle:             100,
-		IdleTimeout:         time.Minute,
+	p := pool{new(client.Pool), new(atomic.Int32), true}
+	p.DialContext = func(ctx context.Context) (client.Conn, error) {
+		return p.connect(ctx, func(ctx context.Context) (client.Conn, error) { return client.DialContext(ctx, "tcp", addr, dial...) })
 	}
+	p.TestOnBorrowContext, p.MaxIdle, p.IdleTimeout = TestOnBorrow(), 100, time.Minute
 	if redisstore.Quarantines(opts...) {
-		opts = append(slices.Clip(opts), Quarantine(pool, addr))
+		opts = append(slices.Clip(opts), Quarantine(p.Pool, addr))
 	}
-	return redisstore.New(newExecutor(pool, addr), opts...), pool
+	return redisstore.New(driver.OverPool(p, addr), opts...), p.Pool
 }
 
 const (
