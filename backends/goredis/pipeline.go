@@ -53,11 +53,11 @@ func (e pipeliner) round(ctx context.Context, commands []*driver.Command, isOnce
 			cmds[i] = once{cmd}
 		}
 	}
-	to, node := e.pipelined, e.Lane(ctx, commands[0].Args)
+	to, node := e.pipelined, e.node(ctx, commands[0].Args)
 	if node != nil {
 		// Pipelines of a ClusterClient fail where a slot moves while they are under way, and one node that hangs
 		// holds up what is for the others.
-		to = node.(pipelined)
+		to = node
 	}
 	p := to.Pipeline()
 	_ = p.BatchProcess(ctx, cmds...)
@@ -113,8 +113,16 @@ func (e executor) answer(ctx context.Context, args []any, cmd answered, whole er
 
 var errUnanswered = errors.New("go-redis has left a command of a pipeline unanswered")
 
-// Lane is a node of a cluster. If that can't be told, the cluster client will say why.
+// Lane is the address of a node of a cluster. Its client would stay in memory when the node has left.
 func (e pipeliner) Lane(ctx context.Context, args []any) any {
+	if node := e.node(ctx, args); node != nil {
+		return node.Options().Addr
+	}
+	return nil
+}
+
+// node is the client of a node of a cluster, or nil. If it can't be told, the cluster client will say why.
+func (e pipeliner) node(ctx context.Context, args []any) *client.Client {
 	cluster, ok := e.client.(cluster)
 	if !ok {
 		return nil

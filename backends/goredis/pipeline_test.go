@@ -86,6 +86,9 @@ func TestALaneIsANodeOfACluster(t *testing.T) {
 				t.Errorf("%v goes to %v, SET to %v", args, other, lane)
 			}
 		}
+		if lane != m.Addr() {
+			t.Errorf("the lane of the node at %s is %v; a client in its place would stay in memory", m.Addr(), lane)
+		}
 		lanes[lane] = true
 	}
 	if len(lanes) != 3 {
