@@ -60,7 +60,8 @@ func Leader(ctx context.Context, store backends.Inspector, key string) (Leadersh
 // calls changed again. It does not call changed at the same time twice.
 //
 // Observe ends with a permanent error of the store, or with the error of ctx. It does not wait for a
-// client library that does not follow its ctx: that call ends when the library lets it.
+// client library that does not follow its ctx: it leaves that call and makes another. While eight
+// calls that it has left do not return, it makes no other.
 func Observe(
 	ctx context.Context, store backends.Inspector, key string, interval time.Duration, changed func(l Leadership, err error),
 ) error {
@@ -73,7 +74,7 @@ func Observe(
 	case changed == nil:
 		return &locker.Error{Op: "observe", Key: key, Err: backends.Invalid("changed is nil")}
 	}
-	from := reads{store: store, key: key}
+	from := reads{store: store, key: key, underWay: make(chan struct{}, maxHanging)}
 	var last Leadership
 	var failing error
 	for told := false; ; told = true {
@@ -91,55 +92,45 @@ func Observe(
 	}
 }
 
-// reads are those of one Observe, one at a time. A client library may not follow its ctx, and its
-// connection may hang. Meanwhile the leader that was told last may be gone.
+// reads are those of one Observe. A client library may not follow its ctx, and its connection may
+// hang. So Observe leaves a read that is late, and drops its answer: the leader that it names may be
+// gone.
 type reads struct {
 	store    backends.Inspector
 	key      string
-	underWay chan answer // nil: no read is
-	late     bool        // the one under way has taken so long that its answer is of no use
+	underWay chan struct{} // has an element for each read that has not returned
 }
 
-type answer struct {
-	Leadership
-	err error
-}
+const (
+	patience = 10 * time.Second
+	// maxHanging is how many reads of one Observe may be under way although it has left them.
+	maxHanging = 8
+)
 
-const patience = 10 * time.Second
-
-// next waits for the answer to a read, no longer than the patience and ctx last.
+// next makes a read and waits for its answer, no longer than the patience and ctx last.
 func (r *reads) next(ctx context.Context) (Leadership, error) {
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	for {
-		if r.underWay == nil {
-			r.begin(ctx)
-		}
-		select {
-		case a := <-r.underWay:
-			late := r.late
-			r.underWay, r.late = nil, false
-			if !late {
-				return a.Leadership, a.err
-			}
-		case <-limit.C:
-			r.late = true
-			return Leadership{}, &locker.Error{Op: "observe", Key: r.key, Err: context.DeadlineExceeded}
-		case <-ctx.Done():
-			return Leadership{}, ctx.Err()
-		}
-	}
-}
-
-func (r *reads) begin(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
-	to := make(chan answer, 1)
-	r.underWay = to
-	go func() {
-		defer cancel()
-		l, err := Leader(ctx, r.store, r.key)
-		to <- answer{l, err}
-	}()
+	defer cancel()
+	type answer struct {
+		Leadership
+		err error
+	}
+	answers := make(chan answer, 1)
+	select {
+	case r.underWay <- struct{}{}:
+		go func() {
+			defer func() { <-r.underWay }()
+			l, err := Leader(ctx, r.store, r.key)
+			answers <- answer{l, err}
+		}()
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-answers:
+		return a.Leadership, a.err
+	case <-ctx.Done():
+		return Leadership{}, &locker.Error{Op: "observe", Key: r.key, Err: ctx.Err()}
+	}
 }
 
 // sameAs tells whether both are the same term, as far as labels and numbers tell.

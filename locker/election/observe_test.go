@@ -251,14 +251,11 @@ func TestObserveLeavesAReadThatDoesNotFollowItsCtx(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		inspector.down.Store(true)
 		time.Sleep(time.Minute)
-		if n := inspector.calls.Load(); n != 1 {
-			t.Errorf("%d reads are under way; want one", n)
-		}
 		_ = l.Unlock(t.Context())
 		l = lead("bob")
 		inspector.down.Store(false)
-		inspector.hangs <- struct{}{}
-		time.Sleep(5 * time.Second)
+		inspector.hangs <- struct{}{} // the first read answers that ann leads
+		time.Sleep(15 * time.Second)
 		inspector.down.Store(true)
 		time.Sleep(5 * time.Second)
 		stop() // before the patience is over
@@ -271,6 +268,69 @@ func TestObserveLeavesAReadThatDoesNotFollowItsCtx(t *testing.T) {
 		}
 		close(inspector.hangs)
 		_ = l.Unlock(t.Context())
+	})
+}
+
+func TestObserveGoesOnAfterAReadThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		l, err := locker.New(single.New(store), locker.WithHolder("ann")).Lock(t.Context(), "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		inspector := &deafInspector{failingInspector: failingInspector{Inspector: store}, hangs: make(chan struct{})}
+		ctx, stop := context.WithCancel(t.Context())
+		began, ended := time.Now(), make(chan error)
+		var told []string
+		go func() {
+			ended <- election.Observe(ctx, inspector, "key", time.Second, func(l election.Leadership, err error) {
+				told = append(told, fmt.Sprintf("%v %s %v", time.Since(began), l.Holder, err))
+			})
+		}()
+		time.Sleep(2500 * time.Millisecond)
+		inspector.down.Store(true)
+		time.Sleep(time.Second)
+		inspector.down.Store(false)
+		time.Sleep(2 * time.Minute)
+		stop()
+		<-ended
+		if want := []string{"0s ann <nil>", `13s  lockstep: observe "key": context deadline exceeded`, "14s ann <nil>"}; !slices.Equal(told, want) {
+			t.Errorf("told %q; want %q", told, want)
+		}
+		close(inspector.hangs)
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestObserveLeavesNoMoreThanEightReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inspector := &deafInspector{failingInspector: failingInspector{Inspector: memory.New()}, hangs: make(chan struct{})}
+		inspector.down.Store(true)
+		ctx, stop := context.WithCancel(t.Context())
+		var told []error
+		ended := make(chan error)
+		go func() {
+			ended <- election.Observe(ctx, inspector, "key", time.Second, func(_ election.Leadership, err error) { told = append(told, err) })
+		}()
+		time.Sleep(time.Hour)
+		for returned := range int32(3) {
+			if n := inspector.calls.Load() - returned; n != 8 {
+				t.Errorf("%d reads hang; want 8", n)
+			}
+			inspector.hangs <- struct{}{}
+			time.Sleep(time.Minute)
+		}
+		inspector.down.Store(false)
+		inspector.hangs <- struct{}{}
+		time.Sleep(time.Minute)
+		stop()
+		<-ended
+		if len(told) != 2 || !errors.Is(told[0], context.DeadlineExceeded) || told[1] != nil {
+			t.Errorf("told %v; want one error, and then an answer", told)
+		}
+		close(inspector.hangs)
 	})
 }
 
