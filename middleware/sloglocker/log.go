@@ -50,7 +50,7 @@ func (l *log) acquired(ctx context.Context, req contract.Request, resumed bool, 
 	if attempts > 0 { // only some Lockers count them
 		attrs = append(attrs, slog.Int("attempts", attempts))
 	}
-	if contended := call.Contended() || attempts > 1 || errors.Is(err, locker.ErrHeld); contended || attempts > 0 {
+	if contended := isContended(call, err); contended || attempts > 0 {
 		attrs = append(attrs, slog.Bool("contended", contended))
 	}
 	if lease.Holds > 0 && lease.Room >= 0 && err == nil {
@@ -66,6 +66,13 @@ func (l *log) acquired(ctx context.Context, req contract.Request, resumed bool, 
 		attrs = append(attrs, slog.String("quorum", fmt.Sprintf("%d/%d", quorum.Granted, quorum.Size)))
 	}
 	l.write(ctx, event, l.with(attrs, err))
+}
+
+// isContended reports whether another holder had the lock, or another call was before this one in
+// line.
+func isContended(call contract.Call, err error) bool {
+	own, ok := errors.AsType[*locker.Error](err)
+	return call.Contended() || errors.Is(err, locker.ErrHeld) || ok && own.Contended
 }
 
 // facts returns the facts in the error of an Acquire other than the cause.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
@@ -94,6 +95,21 @@ var acquires = []outcome{
 	}, want: []string{
 		`level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=1s attempts=5 contended=true trace=7`,
 		free,
+	}},
+	{name: "after a fault, and nobody had it", do: func(s *scene) {
+		s.faults[0].Once(backendtest.SetNX, backendtest.Fail)
+		s.lock(locker.WithWait(5 * time.Second)).Unlock(s.ctx)
+	}, want: []string{
+		`level=DEBUG msg="lock acquired" key=invoice/42 outcome=acquired ttl=9s waited=400ms attempts=2 contended=false trace=7`,
+		free,
+	}},
+	{name: "behind another call of its Client, and the server is down", do: func(s *scene) {
+		s.faults[0].Set(backendtest.SetNX, backendtest.Fail)
+		go func() { _, _ = s.locks.Lock(s.ctx, key, locker.WithWait(time.Second)) }()
+		synctest.Wait()
+		s.fail(s.ctx, locker.WithWait(500*time.Millisecond))
+	}, want: []string{
+		`level=WARN msg="lock wait timed out" key=invoice/42 outcome=timeout ttl=9s waited=500ms contended=true error=… error_type=wait_limit trace=7`,
 	}},
 	{name: "busy TryLock", do: func(s *scene) {
 		s.taken(time.Second)
