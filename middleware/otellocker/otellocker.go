@@ -97,7 +97,7 @@ func (o *observed) acquire(ctx context.Context, req contract.Request, ask ask, r
 	}
 	err = errNoAnswer
 	defer func() { // deferred in case the Locker panics
-		r := result{outcome: outcomeOf(ctx, err), call: contract.CallOf(ctx), lease: lease, err: err}
+		r := result{outcome: outcomeOf(ctx, err), resumed: resumed, call: contract.CallOf(ctx), lease: lease, err: err}
 		if counting {
 			o.countAcquire(ctx, r, time.Since(began))
 		}

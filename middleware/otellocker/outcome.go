@@ -86,6 +86,7 @@ func ended(ctx context.Context, err error) outcome {
 // result is what an Acquire returned.
 type result struct {
 	outcome outcome
+	resumed bool
 	call    contract.Call
 	lease   contract.Lease
 	err     error
@@ -125,8 +126,11 @@ func (r *result) sharing() (holds int, holder string) {
 }
 
 // contended reports whether another holder had the lock, or another call was before this one in
-// line.
+// line. A Resume competes with nobody. One that is busy may have found the lock free.
 func (r *result) contended() bool {
+	if r.resumed {
+		return false
+	}
 	var e *locker.Error
 	return r.call.Contended() || errors.Is(r.err, locker.ErrHeld) || errors.As(r.err, &e) && e.Contended
 }

@@ -66,19 +66,42 @@ var ticketScenarios = []scenario{
 		spans: []string{
 			acquired,
 			`lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="acquired" lock.resumed=true lock.ttl=30.0}`,
-			`lock acquire 0s under caller {lock.attempts=1 lock.contended=true lock.key="invoice/42" lock.outcome="busy" lock.resumed=true lock.ttl=30.0}`,
+			`lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="busy" lock.resumed=true lock.ttl=30.0}`,
 			released,
 		},
 		metrics: samples{
 			"lock.acquire.duration{lock.outcome=acquired}": "2×0s",
 			"lock.acquire.duration{lock.outcome=busy}":     "0s",
 			"lock.acquire.attempts":                        "3×1",
-			"lock.contentions":                             "1",
 			"lock.renewals{lock.outcome=renewed}":          "1",
 			"lock.renewal.slack":                           "29.698s",
 			"lock.waiting":                                 "0",
 			"lock.held":                                    "0",
 			"lock.hold.duration":                           "2×0s",
+		},
+	},
+	{
+		name: "given away, and not resumed in time",
+		run: func(x *scene) {
+			ticket, err := x.lock().Transfer(x.ctx, time.Second)
+			x.wantMatch(err, nil)
+			time.Sleep(time.Minute)
+			_, err = x.client.Resume(x.ctx, ticket)
+			x.wantMatch(err, locker.ErrLost)
+		},
+		spans: []string{
+			acquired,
+			`lock acquire 0s under caller {lock.attempts=1 lock.contended=false lock.key="invoice/42" lock.outcome="busy" lock.resumed=true lock.ttl=30.0}`,
+		},
+		metrics: samples{
+			"lock.acquire.duration{lock.outcome=acquired}": "0s",
+			"lock.acquire.duration{lock.outcome=busy}":     "0s",
+			"lock.acquire.attempts":                        "2×1",
+			"lock.renewals{lock.outcome=renewed}":          "1",
+			"lock.renewal.slack":                           "29.698s",
+			"lock.waiting":                                 "0",
+			"lock.held":                                    "0",
+			"lock.hold.duration":                           "0s",
 		},
 	},
 }

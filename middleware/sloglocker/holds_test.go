@@ -218,6 +218,21 @@ var shared = []outcome{
 		strings.Replace(got, "waited=0s", "waited=0s resumed=true", 1),
 		free,
 	}},
+	{name: "given away, and not resumed in time", do: func(s *scene) {
+		ticket, err := s.lock().Transfer(s.ctx, time.Second)
+		if err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := s.locks.Resume(s.ctx, ticket); !errors.Is(err, locker.ErrLost) {
+			s.Error(err)
+		}
+	}, want: []string{
+		got,
+		`level=DEBUG msg="lock extended" key=invoice/42 ttl=1s left=8.908s trace=7`,
+		free,
+		`level=DEBUG msg="lock busy" key=invoice/42 outcome=busy ttl=9s waited=0s resumed=true attempts=1 contended=false error=… error_type=held trace=7`,
+	}},
 	{name: "readers: there is room for any number", do: func(s *scene) {
 		readers := rwlock.New(s.faults[0].Ordered(s.stores[0])).Readers()
 		s.locks = locker.New(readers, locker.WithTTL(9*time.Second), locker.WithMiddleware(s.watch))

@@ -50,7 +50,8 @@ func (l *log) acquired(ctx context.Context, req contract.Request, resumed bool, 
 	if attempts > 0 { // only some Lockers count them
 		attrs = append(attrs, slog.Int("attempts", attempts))
 	}
-	if contended := isContended(call, err); contended || attempts > 0 {
+	// A Resume competes with nobody. One that is busy may have found the lock free.
+	if contended := !resumed && isContended(call, err); contended || attempts > 0 {
 		attrs = append(attrs, slog.Bool("contended", contended))
 	}
 	if lease.Holds > 0 && lease.Room >= 0 && err == nil {

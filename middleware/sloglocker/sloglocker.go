@@ -27,7 +27,7 @@
 //	waited      how long the Lock took
 //	attempts    number of attempts
 //	contended   another holder had the lock meanwhile, or another call of the Client was before this
-//	            one in line
+//	            one in line; false if resumed
 //	quorum      nodes that granted it, and all nodes: "3/5"
 //	fence       number of the grant, or of the term
 //	holds       holds of the key when this one was granted, this one included, or those in the way,
