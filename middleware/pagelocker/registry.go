@@ -220,6 +220,9 @@ func (h *hold) end(at time.Time, cause error) {
 		}
 		r.lost[why]++
 	}
+	if at.Before(h.since) { // another hook took longer than the lease
+		at = h.since
+	}
 	if h.forced && why != "released" {
 		why = forced
 	}

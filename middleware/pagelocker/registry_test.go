@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
 // A hold of others whose end is found late stands before one of ours that ended after it.
@@ -31,5 +33,20 @@ func TestAQuestionAboutAKeyThatNobodyHasLooksThroughNoEnds(t *testing.T) {
 	}
 	if allocs := testing.AllocsPerRun(10, func() { p.one("other/1") }); allocs > 100 {
 		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// Another hook for the begin of a hold took longer than the lease.
+func TestAHoldInTheHistoryDoesNotEndBeforeItBegins(t *testing.T) {
+	r := registry{byKey: map[string]*keyed{}, changed: func() {}}
+	began := time.Now()
+	_, end := r.begin(t.Context(), contract.Lease{Key: "order/1", Granted: began, Expires: began})
+	past := &r.byKey["order/1"].past
+	end(began.Add(-time.Second), &locker.LostError{Key: "order/1", Reason: locker.LostExpired})
+	if len(*past) != 1 {
+		t.Fatalf("%d holds in the history; want 1", len(*past))
+	}
+	if p := (*past)[0]; p.until.Before(p.since) {
+		t.Errorf("it was held for %v", p.until.Sub(p.since))
 	}
 }

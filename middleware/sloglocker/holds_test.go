@@ -27,6 +27,20 @@ func (l slow) Acquire(ctx context.Context, req contract.Request) (contract.Lease
 	return l.Locker.Acquire(ctx, req)
 }
 
+// hooked has a hook for the begin of a hold that takes longer than the lease.
+func hooked(next locker.Locker) locker.Locker { return hooks{next} }
+
+type hooks struct{ locker.Locker }
+
+func (h hooks) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
+	lease, err := h.Locker.Acquire(ctx, req)
+	contract.CallOf(ctx).OnHold(func(context.Context, contract.Lease) (context.Context, func(time.Time, error)) {
+		time.Sleep(10 * time.Second)
+		return nil, nil
+	})
+	return lease, err
+}
+
 // forgotten stands for a Client whose Lock became garbage: the garbage collector does not run in fake time.
 func forgotten(next locker.Locker) locker.Locker { return &forgets{Locker: next} }
 
@@ -244,6 +258,13 @@ var shared = []outcome{
 }
 
 var ends = []outcome{
+	{name: "lost before another hook has returned", do: func(s *scene) {
+		s.locks = locker.New(single.New(s.faults[0].Store(s.stores[0])), locker.WithTTL(9*time.Second), locker.WithMiddleware(hooked, s.watch))
+		s.lock().Unlock(s.ctx)
+	}, want: []string{
+		got,
+		`level=ERROR msg="lock lost" key=invoice/42 held=0s reason=expired error=… error_type=lost trace=7`,
+	}},
 	{name: "loss by deletion, never unlocked", do: func(s *scene) {
 		s.lock()
 		s.stores[0].Delete(key)

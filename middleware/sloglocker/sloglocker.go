@@ -142,7 +142,10 @@ func (l *log) begin(ctx context.Context, lease contract.Lease) (context.Context,
 	return h, h.end
 }
 
-func (h *hold) end(at time.Time, cause error) { h.log.ended(h, h.lease, cause, at.Sub(h.began)) }
+// end logs the end. It is before the begin if another hook took longer than the lease.
+func (h *hold) end(at time.Time, cause error) {
+	h.log.ended(h, h.lease, cause, max(at.Sub(h.began), 0))
+}
 
 type holdKey struct{}
 
