@@ -116,8 +116,13 @@ func (h *hold) give() bool {
 // place, which ends with its TTL. Until then a second Resume of the ticket finds it.
 //
 // The error matches [ErrLost] if the ticket was used, or if its lease has ended: the work may have been
-// interrupted, and the lock must be taken anew. If the outcome is unknown, the lock is released in
-// the background, and the ticket is of no use any more. Resume makes one attempt, like TryLock.
+// interrupted, and the lock must be taken anew. Resume makes one attempt, like TryLock.
+//
+// If the outcome is unknown, call Resume again with the same ticket. What the first request took, or
+// takes when it arrives late, is released in the background. So the next Resume goes on with the lock if
+// the first request has changed nothing. Otherwise its error matches [ErrLost]. redlock.New releases the
+// old hold too, as soon as the nodes to which nothing was sent are fewer than a quorum: then the error
+// matches ErrLost in any case.
 //
 // A ticket of a reader of package rwlock is for the Client of readers, and that of a writer for that of
 // writers. With the other one the error is permanent, and the ticket is as good as before.

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker/contract"
 	"github.com/lockstep-go/lockstep/strategies/fenced"
 	"github.com/lockstep-go/lockstep/strategies/reentrant"
+	"github.com/lockstep-go/lockstep/strategies/semaphore"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -419,6 +420,70 @@ func (o observing) Transfer(ctx context.Context, from string, req contract.Reque
 	lease, err := o.Locker.Transfer(ctx, from, req)
 	contract.CallOf(ctx).OnHold(o.begin)
 	return lease, err
+}
+
+// If the first request has changed nothing, the next Resume goes on with the lock, and neither the cleanup nor
+// a late arrival of the first disturbs it. Otherwise the lock is released.
+func TestAResumeWithAnUnknownOutcomeMayBeTriedAgain(t *testing.T) {
+	const limit, later = time.Second, 3 * time.Second
+	for strategy, of := range map[backendtest.Op]func(*memory.Store, *backendtest.Faults) locker.Locker{
+		backendtest.SetNX:         func(s *memory.Store, f *backendtest.Faults) locker.Locker { return single.New(f.Queued(s)) },
+		backendtest.SetNXNumbered: func(s *memory.Store, f *backendtest.Faults) locker.Locker { return fenced.New(f.Numbered(s)) },
+		backendtest.Enter:         func(s *memory.Store, f *backendtest.Faults) locker.Locker { return semaphore.New(f.Ordered(s), 1) },
+	} {
+		for name, c := range map[string]struct {
+			fault   backendtest.Fault
+			after   time.Duration // the next Resume
+			resumes bool
+		}{
+			"the request is lost":                         {backendtest.Fail, 0, true},
+			"the request was lost":                        {backendtest.Fail, later, true},
+			"the connection had ended":                    {backendtest.Stale, 0, true},
+			"the reply is lost":                           {backendtest.LoseReply, 0, false},
+			"the reply was lost":                          {backendtest.LoseReply, later, false},
+			"the request hangs":                           {backendtest.Hang, 0, true},
+			"the reply hangs":                             {backendtest.LoseReplyHang, 0, false},
+			"the request arrives after the next":          {backendtest.Ghost(later), 0, true},
+			"the request arrives before the next":         {backendtest.Ghost(later / 2), later, false},
+			"the request hangs, and arrives after that":   {backendtest.Late(later), 0, true},
+			"the request hangs, and arrives before that":  {backendtest.Late(later), later, false},
+			"the request arrives, and the reply is late":  {backendtest.LateReply(later), 0, false},
+			"the request arrives, and the reply was late": {backendtest.LateReply(later), later, false},
+		} {
+			t.Run(string(strategy)+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store, faults := memory.New(), new(backendtest.Faults)
+					other, c2 := locker.New(single.New(store)), locker.New(of(store, faults))
+					if strategy == backendtest.Enter {
+						other = locker.New(semaphore.New(store, 1))
+					}
+					_, ticket := transferred(t, other, "key")
+					faults.Once(strategy, c.fault)
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					if _, err := c2.Resume(ctx, ticket); err == nil || errors.Is(err, locker.ErrLost) {
+						t.Fatalf("Resume = %v; want an unknown outcome", err)
+					}
+					time.Sleep(c.after)
+					l, err := c2.Resume(t.Context(), ticket)
+					if c.resumes {
+						if err != nil {
+							t.Fatalf("the next Resume = %v", err)
+						}
+						time.Sleep(time.Minute)
+						if _, err := other.TryLock(t.Context(), "key"); !errors.Is(err, locker.ErrHeld) || l.Context().Err() != nil {
+							t.Errorf("a minute later TryLock = %v, and the hold says %v", err, l.Context().Err())
+						}
+						mustUnlock(t, l)
+						return
+					}
+					mustMatch(t, err, locker.ErrLost)
+					time.Sleep(later)
+					mustUnlock(t, mustLock(t, other, "key", locker.WithAttempts(1)))
+				})
+			})
+		}
+	}
 }
 
 // The lease is given away when it is extended. If the end of ctx kept the ticket back then, nobody

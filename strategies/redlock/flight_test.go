@@ -541,6 +541,10 @@ func TestATransferWithAnUnknownOutcomeLeavesNothing(t *testing.T) {
 					t.Errorf("%d nodes have the old token, or the new one; the answers come after %v", n, late)
 				}
 			}
+			heal(nodes)
+			if lease, err := second.Transfer(t.Context(), old.Token, request()); !errors.Is(err, locker.ErrHeld) {
+				t.Errorf("the next Transfer = %v, %v; want %v", lease, err, locker.ErrHeld)
+			}
 		})
 	}
 }

@@ -14,7 +14,8 @@ type mover interface {
 }
 
 // Transfer makes one attempt to store the token of req in the place of from. What is left after it
-// is cleaned up as after Acquire.
+// is cleaned up as after Acquire. The cleanup leaves from alone: if the request never arrived, the caller
+// may try again, with another token. A request that arrives after that finds no from.
 func (i *instance) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	if err := req.ValidateTransfer(from); err != nil {
 		return contract.Lease{}, Fault("acquire", req.Key, err)
