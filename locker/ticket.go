@@ -22,9 +22,9 @@ import (
 type Ticket struct{ key, token string }
 
 // Transfer gives the lock away without a moment in which it is free. It extends the lease to ttl
-// from now, ends this hold as Unlock does, but sends no release. It returns the ticket with which
-// another process can go on with the lock: see [Client.Resume]. Whoever waits for the lock goes on
-// waiting. If nobody resumes it within ttl, the lease ends by itself.
+// from now, unless it lasts longer already. It ends this hold as Unlock does, but sends no release. It
+// returns the ticket with which another process can go on with the lock: see [Client.Resume]. Whoever
+// waits for the lock goes on waiting. If nobody resumes the lock before its lease ends, it is free then.
 //
 // Before it gives anything away, it asks the strategy by one attempt, which middleware of
 // [WithMiddleware] does not see. A strategy that can't take over a lock (see [Client.Resume]) makes

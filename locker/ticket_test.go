@@ -100,6 +100,22 @@ func TestATicketTravelsAsText(t *testing.T) {
 	})
 }
 
+// As for Extend: the end of the lease only moves later.
+func TestATransferDoesNotShortenTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for ttl, free := range map[time.Duration]time.Duration{time.Second: 9 * time.Second, 20 * time.Second: 20 * time.Second} {
+			store, began := memory.New(), time.Now()
+			if _, err := mustLock(t, locker.New(single.New(store), locker.WithTTL(9*time.Second)), "key").Transfer(t.Context(), ttl); err != nil {
+				t.Fatal(err)
+			}
+			mustUnlock(t, mustLock(t, locker.New(single.New(store)), "key"))
+			if waited := time.Since(began); waited < free || waited > free+time.Second {
+				t.Errorf("after a Transfer for %v the lock was free after %v; want %v", ttl, waited, free)
+			}
+		}
+	})
+}
+
 func TestATextThatIsNoTicketIsBadInput(t *testing.T) {
 	for _, text := range []string{"", "1", "1..", "2.a2V5.dG9rZW4", "1.a2V5.dG9rZW4.x", "1.a2V5.!", "1.=.dG9rZW4", " 1.a2V5.dG9rZW4"} {
 		var ticket locker.Ticket
