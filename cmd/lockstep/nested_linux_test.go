@@ -52,12 +52,14 @@ func TestARunInsideOfARunDoesNotWaitForItself(t *testing.T) {
 			"lockstep -strategy semaphore -permits 2 run i -- true", 64},
 		{"a writer in a reader", url(one), "-strategy rw-readers run j -- lockstep -strategy rw-writers run j -- true", 64},
 		{"a reader in a writer", url(one), "-strategy rw-writers run k -- lockstep -strategy rw-readers run k -- true", 64},
+		{"a reader in a reader", url(one), "-strategy rw-readers run r -- lockstep -strategy rw-readers run r -- true", 64},
+		{"a script that takes a reader's lock in a reader", url(one), "-strategy rw-readers run t -- lockstep -strategy rw-readers acquire -w 1m t", 64},
 
 		{"another lock", url(one), "run l -- lockstep run m -- true", 0},
 		{"another store", url(one), "run n -- lockstep -store " + url(two) + " run n -- true", 0},
 		{"another prefix", url(one), "run o -- lockstep -key-prefix p: run o -- true", 0},
 		{"a second permit", url(one), "-strategy semaphore -permits 2 run q -- lockstep -strategy semaphore -permits 2 run q -- true", 0},
-		{"a reader in a reader", url(one), "-strategy rw-readers run r -- lockstep -strategy rw-readers run r -- true", 0},
+		{"a reader in a reader, without waiting", url(one), "-strategy rw-readers run u -- lockstep -strategy rw-readers run -n u -- true", 0},
 		{"what was lost meanwhile", url(one), "run -keep-going -ttl 29s s -- sh -c 'redis-cli -p " + port + " del s; lockstep run s -- true; exit 3'", lost},
 	} {
 		t.Run(row.name, func(t *testing.T) {

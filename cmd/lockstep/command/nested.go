@@ -22,17 +22,24 @@ func heldBy(token string) string {
 }
 
 // waitsForItself is an error if holds of the runs that this call is a part of keep it out: they end
-// after it has ended. A store that does not tell who holds the lock changes nothing.
+// after it has ended. A reader in a reader waits as soon as a writer stands between the two. A store that does
+// not tell who holds the lock changes nothing.
 func (r *running) waitsForItself(ctx context.Context, stores []*Store) error {
 	outer := strings.Fields(os.Getenv(heldVariable))
 	if len(outer) == 0 {
 		return nil
 	}
 	states, errs := r.inspect(ctx, stores, r.name)
-	closed, holder := 0, ""
+	closed, holder, would := 0, "", "it would wait for itself for ever"
 	for i, s := range states {
-		if errs[i] != nil || r.strategy == "rw-readers" && s.Group == "read" {
-			continue // readers hold it together
+		if errs[i] != nil {
+			continue
+		}
+		if r.strategy == "rw-readers" && s.Group == "read" {
+			if !r.waits() {
+				continue // readers hold it together
+			}
+			would = "behind a writer that waits, it would wait for itself for ever"
 		}
 		ours := 0
 		for _, h := range s.Holds {
@@ -48,6 +55,6 @@ func (r *running) waitsForItself(ctx context.Context, stores []*Store) error {
 	if len(stores)-closed >= r.need(len(stores)) {
 		return nil
 	}
-	return usage("%s is held by %s, a run that this call is a part of: it would wait for itself for ever. "+
-		"Take the lock in one of the two only, or give another NAME", r.name, holder)
+	return usage("%s is held by %s, a run that this call is a part of: %s. "+
+		"Take the lock in one of the two only, or give another NAME", r.name, holder, would)
 }

@@ -76,7 +76,8 @@ stays held. A job that is stopped by Ctrl-Z is not renewed: if it stays stopped 
 The command finds in its environment LOCKSTEP_KEY, LOCKSTEP_FENCE (the number of the grant, if the store numbers),
 LOCKSTEP_TTL_MS and LOCKSTEP_HOLDER, LOCKSTEP_HELD (the prints of this hold and of those around it), and TRACEPARENT
 as it was. A LOCKSTEP_STORE with a password is removed. By LOCKSTEP_HELD, a run or acquire inside of the command that
-could only wait for its own end is refused.`,
+could only wait for its own end is refused. So is a reader inside of a reader: if a writer waits, the inner one waits
+for the writer, and the writer for the outer one. With -n it does not wait, and is not refused.`,
 		example: []example{
 			{"lockstep run -n -E 0 -at-least 55s report -- ./report", "for cron on several hosts: each minute one of them runs it, and the others do nothing"},
 			{"lockstep run -w 10m deploy -- ./deploy production", "wait for ten minutes at most"},
@@ -217,11 +218,14 @@ func (r *running) options() []locker.Option {
 	return opts
 }
 
+// waits tells whether the call waits if the lock is held.
+func (r *running) waits() bool { return !r.noWait && r.wait != 0 }
+
 // lock takes the lock as the flags say.
 func (r *running) lock(ctx context.Context, locks *locker.Client) (*locker.Lock, error) {
-	lock := locks.Lock
-	if r.noWait || r.wait == 0 {
-		lock = locks.TryLock
+	lock := locks.TryLock
+	if r.waits() {
+		lock = locks.Lock
 	}
 	l, err := lock(ctx, r.name, r.options()...)
 	r.held = err == nil
