@@ -118,6 +118,27 @@ func TestALockUnderWhichNothingRanIsFreeAtOnce(t *testing.T) {
 	}
 }
 
+// A minimum hold is relied on by nobody, so a server that has been up for the longest TTL grants it.
+func TestAMinimumHoldDoesNotMakeQuarantineLonger(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	quarantine := []string{"run", "-quarantine", "-max-ttl", "9s", "-ttl", "9s"}
+	await(t, "the quarantine of nine seconds is over", func() bool {
+		code, _, err := run(t, url(s), append(quarantine, "short", "--", "true")...)
+		if code != 0 && code != 77 {
+			t.Fatalf("exit %d: %s", code, err)
+		}
+		return code == 0
+	})
+	code, _, err := run(t, url(s), append(quarantine, "-at-least", "10m", "long", "--", "true")...)
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, err)
+	}
+	if k := inspect(t, url(s), "long"); !k.Held || k.Holds[0].LeftMS < 5*60*1000 {
+		t.Errorf("it is not held for the rest of -at-least: %+v", k)
+	}
+}
+
 func TestTheEndOfMaxIsNoLoss(t *testing.T) {
 	s := redistest.Start(t)
 	code, _, err := run(t, url(s), "run", "-json", "-max", "0.1", "a", "--", "sleep", "600")

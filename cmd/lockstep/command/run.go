@@ -133,7 +133,7 @@ func (r *running) run(ctx context.Context, args []string) error {
 	case err != nil:
 		return &exitError{exitCannotRun, err}
 	}
-	stores, err := r.open(ctx, max(r.ttl, r.atLeast))
+	stores, err := r.open(ctx, r.ttl)
 	if err != nil {
 		return err
 	}
