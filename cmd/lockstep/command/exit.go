@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/locker"
@@ -59,6 +60,8 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &own):
 		return own.code
+	case errors.Is(err, locker.ErrHeld) && endedInOutage(err):
+		return exitUnavailable
 	case errors.Is(err, locker.ErrHeld):
 		return exitHeld
 	case errors.Is(err, locker.ErrLost):
@@ -76,6 +79,16 @@ func exitCode(err error) int {
 		return exitSignal + 2
 	}
 	return exitUnavailable
+}
+
+// endedInOutage tells whether the last attempts of a wait with a limit failed. The error matches ErrHeld too if the
+// lock was held when the store answered last, and the error of the last attempt stands beside that.
+func endedInOutage(err error) bool {
+	var parts interface{ Unwrap() []error }
+	return errors.Is(err, locker.ErrWaitLimit) && errors.As(err, &parts) &&
+		slices.ContainsFunc(parts.Unwrap(), func(part error) bool {
+			return !errors.Is(part, locker.ErrWaitLimit) && !errors.Is(part, locker.ErrHeld)
+		})
 }
 
 // refuses tells whether so many nodes refuse that no quorum is possible.
