@@ -19,6 +19,12 @@ func (d *doctor) rehearse(ctx context.Context, stores []*Store) error {
 	if len(stores) > 1 && d.strategy == "" {
 		d.strategy = "redlock" // redlock-fenced leaves a counter for ever
 	}
+	switch d.strategy { // a second holder at once must be one too many
+	case "semaphore":
+		d.permits = min(d.permits, 1)
+	case "rw-readers":
+		d.strategy = "rw-writers"
+	}
 	l, _, err := d.locker(ctx, stores)
 	if err != nil {
 		return err
@@ -71,8 +77,11 @@ type rehearsal struct {
 
 // rehearsalTTL is the TTL of the leases of the rehearsal.
 func (d *doctor) rehearsalTTL() time.Duration {
-	return min(5*time.Second, max(d.maxTTL, d.ttl)/2).Truncate(time.Millisecond)
+	return min(5*time.Second, d.longestTTL()/2).Truncate(time.Millisecond)
 }
+
+// longestTTL is the longest TTL that the stores accept.
+func (d *doctor) longestTTL() time.Duration { return max(d.maxTTL, d.ttl) }
 
 // step does one step under a limit. After a failure, it does no more.
 func (r *rehearsal) step(ctx context.Context, name string, do func(ctx context.Context) error) {
@@ -128,7 +137,10 @@ func (r *rehearsal) run(ctx context.Context) {
 	})
 	r.step(ctx, "release and wake-up", func(ctx context.Context) error { return r.wake(ctx, lease) })
 	r.step(ctx, "round trips", func(context.Context) error { return r.measure(ctx) })
-	r.step(ctx, "end of a lease", func(context.Context) error { return r.expire(ctx) })
+	if least := r.leastTTL(); least <= r.longestTTL() { // a shorter lease may end before its answer comes
+		ttl := min(max(200*time.Millisecond, least), r.longestTTL())
+		r.step(ctx, "end of a lease", func(context.Context) error { return r.expire(ctx, ttl) })
+	}
 	r.judge()
 }
 
@@ -204,8 +216,7 @@ func leastTTL(p99 time.Duration) time.Duration {
 }
 
 // expire takes the lock, and waits for the end of the lease.
-func (r *rehearsal) expire(ctx context.Context) error {
-	ttl := max(200*time.Millisecond, time.Duration(r.result.LeastTTLMS)*time.Millisecond)
+func (r *rehearsal) expire(ctx context.Context, ttl time.Duration) error {
 	lease, err := r.locker.Acquire(ctx, r.request(ttl))
 	if err != nil {
 		return err
@@ -228,8 +239,13 @@ func (r *rehearsal) expire(ctx context.Context) error {
 	}
 }
 
+// leastTTL is what measure has found; 0 before.
+func (r *rehearsal) leastTTL() time.Duration {
+	return time.Duration(r.result.LeastTTLMS) * time.Millisecond
+}
+
 func (r *rehearsal) judge() {
-	if least := time.Duration(r.result.LeastTTLMS) * time.Millisecond; least > r.ttl {
+	if least := r.leastTTL(); least > r.ttl {
 		r.find("", false, "ttl", fmt.Sprintf("a TTL of %v is short for round trips of %v (99th percentile)", r.ttl, time.Duration(r.result.P99US)*time.Microsecond),
 			"locks are lost when the network is a little slower", fmt.Sprintf("use a TTL of %v or more", least))
 	}
