@@ -147,6 +147,17 @@ func TestTheEndOfMaxIsNoLoss(t *testing.T) {
 	}
 }
 
+// The command has ended long before -max, and what it has left in its group only after it.
+func TestMaxDoesNotChangeTheCodeOfACommandThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	code, _, err := run(t, url(s), "run", "-json", "-ttl", "29s", "-grace", "14s", "-max", "5s", "a", "--",
+		"sh", "-c", `trap "" TERM; sleep 7 >/dev/null 2>&1 & exit 3`)
+	if code != 3 || !strings.Contains(err, `"child":3,"exit":3`) || strings.Contains(err, "-max") {
+		t.Errorf("exit %d: %s", code, err)
+	}
+}
+
 // TestAStandardErrorThatNobodyReadsHoldsUpNothing: lockstep must not wait for a terminal after
 // Ctrl-S, or its guard kills the command.
 func TestAStandardErrorThatNobodyReadsHoldsUpNothing(t *testing.T) {

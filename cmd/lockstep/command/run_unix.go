@@ -247,6 +247,7 @@ func (s *supervisor) watch(changes <-chan status) {
 			case change.gone:
 				s.code = change.code()
 				s.gone = time.Now()
+				over = nil // it is a limit of the command, which has ended: its code stays
 				s.leftovers()
 			case change.Stopped() && s.foreground:
 				s.suspend()
