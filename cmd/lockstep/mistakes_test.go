@@ -20,6 +20,7 @@ func TestMistakesAreExplained(t *testing.T) {
 	s := redistest.Start(t)
 	must(t, url(s), "acquire", "-holder", "me", "-ttl", "29s", "held")
 	const closed = "redis://127.0.0.1:1"
+	const three = closed + " redis://127.0.0.1:2 redis://127.0.0.1:3"
 	for name, c := range map[string]struct {
 		store string
 		args  []string
@@ -40,6 +41,15 @@ func TestMistakesAreExplained(t *testing.T) {
 		"no URL":                          {"secret", []string{"list"}, 64, "is no URL"},
 		"an @ in a password":              {"postgres://u:sec@ret@127.0.0.1:1/db", []string{"list"}, 64, "percent-encode"},
 		"a port that is none":             {"nats://u:secret@h1:4222,h2:port", []string{"list"}, 64, "port"},
+		"a quorum of a third":             {three, []string{"test", "-quorum", "1", "a"}, 64, "quorum 1 of 3 nodes is not within 2 and 3 (see -quorum)"},
+		"a quorum of more than all":       {three, []string{"test", "-quorum", "9", "a"}, 64, "quorum 9 of 3 nodes is not within 2 and 3 (see -quorum)"},
+		"a quorum for run":                {three, []string{"run", "-quorum", "1", "a", "--", "true"}, 64, "quorum 1 of 3 nodes is not within 2 and 3 (see -quorum)"},
+		"a quorum for list":               {three, []string{"list", "-quorum", "4"}, 64, "quorum 4 of 3 nodes"},
+		"a quorum for inspect":            {three, []string{"inspect", "-quorum", "1", "a"}, 64, "quorum 1 of 3 nodes"},
+		"a quorum for release":            {three, []string{"release", "-quorum", "-1", "a"}, 64, "quorum -1 of 3 nodes"},
+		"a quorum for doctor":             {three, []string{"doctor", "-quorum", "9"}, 64, "quorum 9 of 3 nodes"},
+		"a quorum of one store":           {closed, []string{"test", "-quorum", "2", "a"}, 64, "quorum 2 of 1 nodes is not within 1 and 1"},
+		"a quorum of all":                 {three, []string{"test", "-quorum", "3", "a"}, 69, "refused"},
 		"SQL for Redis":                   {closed, []string{"install", "-print"}, 64, "needs no SQL"},
 		"the rights of a user of Redis":   {closed, []string{"install", "-grant", "app"}, 64, "choosing-a-store.md"},
 	} {

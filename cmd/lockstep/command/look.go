@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -112,12 +113,8 @@ func (c *cli) told(err error) error {
 	return err
 }
 
-func (c *cli) need(n int) int {
-	if c.quorum > 0 {
-		return c.quorum
-	}
-	return n/2 + 1
-}
+// need is how many of n nodes make a quorum.
+func (c *cli) need(n int) int { return cmp.Or(c.quorum, n/2+1) }
 
 func nodeName(stores []*Store, i int) string {
 	if len(stores) == 1 {

@@ -121,6 +121,8 @@ func (c *cli) openAll(ctx context.Context, all []string, ttl time.Duration) (sto
 		return nil, usage("there is no strategy %q: choose one of %s", c.strategy, strings.Join(usable(), ", "))
 	case c.timeout <= 0:
 		return nil, usage("-timeout %v leaves no time for an answer: use 1s or more", c.timeout)
+	case c.quorum != 0 && (c.quorum <= len(all)/2 || c.quorum > len(all)):
+		return nil, usage("quorum %d of %d nodes is not within %d and %d (see -quorum)", c.quorum, len(all), len(all)/2+1, len(all))
 	}
 	o := Options{Prefix: c.prefix, MaxTTL: max(c.maxTTL, ttl), Strict: ttl > 0 && (c.quarantine || len(all) > 1)}
 	for i, text := range all {

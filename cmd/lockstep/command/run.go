@@ -179,7 +179,7 @@ func (r *running) passes(err error, nodes int) bool {
 			refuse++
 		}
 	}
-	return len(found.Unreachable) > 0 && refuse <= nodes-cmp.Or(r.quorum, nodes/2+1)
+	return len(found.Unreachable) > 0 && refuse <= nodes-r.need(nodes)
 }
 
 // check refuses flags that do not fit, before anything is sent.
