@@ -27,12 +27,15 @@ type state struct {
 	first     *first        // to the only server
 	nodes     nodes         // of a cluster
 	closed    atomic.Bool   // the client has said that it is closed
+	refreshes bool          // the client may refresh credentials; see translate for this and the next two
+	sure      atomic.Bool   // there was an answer since the last call without one
+	reached   atomic.Bool   // a connection was open once
 	demoted   chan struct{} // holds one value: the right to look for another server
 	connected time.Time     // when that was last done; guarded by demoted
 }
 
 func newExecutor(c client.Client) executor {
-	s := &state{nodes: nodes{born: time.Now()}, demoted: make(chan struct{}, 1)}
+	s := &state{nodes: nodes{born: time.Now()}, demoted: make(chan struct{}, 1), refreshes: true}
 	e := executor{c, c.Mode() == client.ClientModeCluster, -1, s}
 	s.first = newFirst(func() client.Client { return c }, e.addr)
 	if e.cluster {
@@ -98,13 +101,17 @@ func (e executor) send(ctx context.Context, args []any) (any, error) {
 	if e.isClosed(ctx) {
 		return nil, e.closing(ctx)
 	}
-	cmd := command(e.client, args)
+	cmd, key := command(e.client, args), ""
 	if e.cluster {
-		if key, ok := firstKey(args); ok {
+		var ok bool
+		if key, ok = firstKey(args); ok {
 			cmd = cmd.SetSlot(key)
 			e.slot = int(cmd.Slot())
 		}
 		e.learn(oldAfter)
+	}
+	if err := e.reachOver(ctx, key); err != nil {
+		return nil, err
 	}
 	var reply any
 	err := e.over(ctx, func(c client.CommandClient) (err error) {
@@ -243,9 +250,8 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 	dedicated, release := e.client.Dedicate()
 	c := &conn{executor: e, client: dedicated}
 	if e.cluster {
-		c.key = key
-		of := command(e.client, []any{"PING"}).SetSlot(key)
-		c.slot = int(of.Slot())
+		of := e.ping(key)
+		c.key, c.slot = key, int(of.Slot())
 	}
 	defer func() {
 		if c.watching && !c.broken {
@@ -257,6 +263,11 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 		}
 		release()
 	}()
+	err := e.reach(ctx, func() error { return dedicated.Do(patient(ctx), e.ping(c.key)).NonRedisError() })
+	if err != nil {
+		c.broken = true
+		return err
+	}
 	return fn(c)
 }
 
@@ -282,14 +293,8 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 			all[i] = all[i].SetSlot(c.key)
 		}
 	}
-	// A ctx that can be cancelled but has no deadline would make rueidis serve the connection by
-	// goroutines, and clean it up by a round trip of UNSUBSCRIBE and DISCARD when it is given back.
-	patient := ctx
-	if _, ok := ctx.Deadline(); !ok {
-		patient = context.WithoutCancel(ctx)
-	}
 	replies := make([]any, len(commands))
-	for i, result := range c.client.DoMulti(patient, all...) {
+	for i, result := range c.client.DoMulti(patient(ctx), all...) {
 		reply, err := decode(result)
 		c.Note(err)
 		refused := (*driver.ReplyError)(nil)
@@ -308,12 +313,21 @@ func (c *conn) Pipeline(ctx context.Context, commands ...[]any) ([]any, error) {
 	return replies, nil
 }
 
-// translate puts an error into the terms of the family. Nothing was sent if the server refused
-// HELLO, AUTH or SELECT, or if the dial failed. With [Quarantine], AUTH and INFO are a part of the
-// dial. In two cases the outcome is unknown although nothing was sent:
+// patient is ctx without its cancellation if it has no deadline: that would make rueidis serve the connection by
+// goroutines, and clean it up by a round trip of UNSUBSCRIBE and DISCARD when it is given back.
+func patient(ctx context.Context) context.Context {
+	if _, ok := ctx.Deadline(); !ok {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// unopened takes an error for one of opening a connection, where it looks like one. Nothing was sent if the
+// server refused HELLO, AUTH or SELECT, or if the dial failed. With [Quarantine], AUTH and INFO are a part of
+// the dial. In two cases the outcome is unknown although nothing was sent:
 //   - without [Quarantine], when HELLO ends by EOF or a timeout: the call may end in the same way;
 //   - in a client that was made without [Open] and [Quarantine], when the TLS handshake takes too long.
-func (e executor) translate(ctx context.Context, err error) error {
+func (e executor) unopened(ctx context.Context, err error) error {
 	if reply, ok := errors.AsType[*driver.ReplyError](err); ok {
 		reply.Addr = e.addr()
 		return err

@@ -24,6 +24,12 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 		}
 		return
 	}
+	if err := e.reachOver(ctx, ""); err != nil {
+		for _, c := range commands {
+			c.Err, c.Alone = err, isAlone(err)
+		}
+		return
+	}
 	all := make([]client.Completed, len(commands))
 	for i, c := range commands {
 		all[i] = command(e.client, c.Args)
@@ -51,9 +57,12 @@ func (e pipeliner) OnceAll(ctx context.Context, commands []*driver.Command) {
 		e.Note(c.Err)
 		if c.Err != nil {
 			c.Err = e.translate(ctx, c.Err)
-			c.Alone = driver.IsDemoted(c.Err) || errors.Is(c.Err, errAbandoned) // so that Once finds the way
+			c.Alone = isAlone(c.Err)
 		}
 	}
 }
+
+// isAlone tells that Once may find the way.
+func isAlone(err error) bool { return driver.IsDemoted(err) || errors.Is(err, errAbandoned) }
 
 func (pipeliner) Lane(context.Context, []any) any { return nil }

@@ -78,6 +78,10 @@ import (
 // [Quarantine] wrap the connections of a client, so they know that too if the application uses
 // them.
 //
+// A PING precedes the first call, and the next call after one without an answer. Without it, an error of rueidis
+// would not tell a connection that was never opened from one whose credentials could not be refreshed: a grant
+// that was sent on it may have been done. For a client of Open, this is so only with an AuthCredentialsFn.
+//
 // In a cluster, calls that need a connection of their own fail with MOVED or ASK after their slot
 // has moved, until the client has asked the cluster anew.
 func New(c client.Client, opts ...redisstore.Option) *redisstore.Store {
@@ -139,6 +143,7 @@ func Open(o client.ClientOption, opts ...redisstore.Option) (*redisstore.Store, 
 	}
 	e := newExecutor(c)
 	e.TLS = o.TLSConfig != nil
+	e.refreshes = o.AuthCredentialsFn != nil
 	return newStore(e, opts), c, nil
 }
 

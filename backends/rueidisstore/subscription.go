@@ -57,7 +57,7 @@ func (s *subscription) Ping() error { return s.request(request{answer: driver.Ev
 func (s *subscription) request(r request) error {
 	if s.conn == nil {
 		if err := s.open(); err != nil {
-			return s.translate(s.ctx, err)
+			return s.unopened(s.ctx, err)
 		}
 	}
 	s.mu.Lock()
@@ -152,12 +152,12 @@ func (s *subscription) answered(r request, result client.RedisResult) bool {
 	return false
 }
 
-// reason is why the connection has ended. A client that is closed says the same of all its connections.
+// reason is why the connection has ended: nothing is lost if that was a refresh of credentials. A client that is closed says the same of all its connections.
 func (s *subscription) reason(err error) error {
 	if s.over.Load() {
 		return errEnded
 	}
-	return s.translate(s.ctx, err)
+	return s.unopened(s.ctx, err)
 }
 
 var errEnded = errors.New("nobody waits any more")
