@@ -108,43 +108,11 @@ func dial(ctx context.Context, dialContext func(context.Context) (client.Conn, e
 }
 
 // connect returns when ctx is done. What connects may know nothing of it: a Dial, a TLS handshake,
-// a TestOnBorrow. Those that go on alone are bounded, or a server that hangs would use up all files
-// there are, and with them the way to others.
+// a TestOnBorrow.
 func (p pool) connect(ctx context.Context, get func(context.Context) (client.Conn, error)) (client.Conn, error) {
-	if ctx.Done() == nil {
-		return get(ctx)
+	c, err := driver.Await(ctx, p.left, func() (client.Conn, error) { return get(ctx) }, func(c client.Conn) { _ = c.Close() })
+	if errors.Is(err, driver.ErrLeft) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%w (see DialContext of a pool)", err)}
 	}
-	if p.left.Load() >= maxLeft {
-		return nil, errLeft
-	}
-	type result struct {
-		c   client.Conn
-		err error
-	}
-	results := make(chan result)
-	go func() {
-		c, err := get(ctx)
-		select {
-		case results <- result{c, err}:
-		case <-ctx.Done():
-			p.left.Add(-1)
-			if err == nil {
-				_ = c.Close() // nobody waits for it any more
-			}
-		}
-	}()
-	select {
-	case r := <-results:
-		return r.c, r.err
-	case <-ctx.Done():
-		p.left.Add(1) // results has no buffer: the goroutine takes it back
-		return nil, ctx.Err()
-	}
-}
-
-const maxLeft = 256
-
-// errLeft is a dial that was not made: nothing was sent.
-var errLeft = &net.OpError{
-	Op: "dial", Net: "tcp", Err: fmt.Errorf("%d connections that were given up are still being made (see DialContext of a pool)", maxLeft),
+	return c, err
 }

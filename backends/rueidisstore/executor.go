@@ -25,6 +25,7 @@ type executor struct {
 type state struct {
 	driver.Heard
 	first     *first        // to the only server
+	left      *atomic.Int32 // calls of Dedicate that nobody waits for any more
 	nodes     nodes         // of a cluster
 	closed    atomic.Bool   // the client has said that it is closed
 	refreshes bool          // the client may refresh credentials; see translate for this and the next two
@@ -35,9 +36,9 @@ type state struct {
 }
 
 func newExecutor(c client.Client) executor {
-	s := &state{nodes: nodes{born: time.Now()}, demoted: make(chan struct{}, 1), refreshes: true}
+	s := &state{nodes: nodes{born: time.Now()}, demoted: make(chan struct{}, 1), left: new(atomic.Int32), refreshes: true}
 	e := executor{c, c.Mode() == client.ClientModeCluster, -1, s}
-	s.first = newFirst(func() client.Client { return c }, e.addr)
+	s.first = newFirst(func() client.Client { return c }, e.addr, s.left)
 	if e.cluster {
 		e.learn(oldAfter)
 	}
@@ -247,8 +248,13 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 	if e.isClosed(ctx) {
 		return e.closing(ctx)
 	}
-	dedicated, release := e.client.Dedicate()
-	c := &conn{executor: e, client: dedicated}
+	early, cancel := driver.Early(ctx)
+	defer cancel()
+	own, err := dedicate(early, e.left, e.client)
+	if err != nil {
+		return driver.NotSent(ctx, e.addr(), err)
+	}
+	c := &conn{executor: e, client: own.c}
 	if e.cluster {
 		of := e.ping(key)
 		c.key, c.slot = key, int(of.Slot())
@@ -258,17 +264,43 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 			_, _ = c.Pipeline(ctx, []any{"UNWATCH"}) // or the connection is thrown away
 		}
 		if c.watching || c.broken {
-			go dedicated.Close() // takes up to a second if the server does not answer
+			go own.c.Close() // takes up to a second if the server does not answer
 			return
 		}
-		release()
+		own.giveBack()
 	}()
-	err := e.reach(ctx, func() error { return dedicated.Do(patient(ctx), e.ping(c.key)).NonRedisError() })
+	err = e.reach(ctx, func() error { return own.c.Do(patient(ctx), e.ping(c.key)).NonRedisError() })
 	if err != nil {
 		c.broken = true
 		return err
 	}
 	return fn(c)
+}
+
+// taken is a connection of the pool for blocking commands, or none.
+type taken struct {
+	c       client.DedicatedClient
+	release func()
+}
+
+func (t taken) giveBack() {
+	if t.c != nil {
+		t.release()
+	}
+}
+
+// dedicate takes a connection out of the pool for blocking commands. Rueidis waits for one without a ctx. A
+// cluster's client takes it later, with the first command.
+func dedicate(ctx context.Context, left *atomic.Int32, from client.Client) (taken, error) {
+	t, err := driver.Await(ctx, left, func() (taken, error) {
+		c, release := from.Dedicate()
+		return taken{c, release}, nil
+	}, taken.giveBack)
+	if err != nil {
+		return taken{}, driver.Kind("pool_exhausted", true, fmt.Errorf(
+			"the pool for blocking commands gave no connection (%w): give the locks a client of their own, or make the pool larger (BlockingPoolSize)", err))
+	}
+	return t, nil
 }
 
 type conn struct {

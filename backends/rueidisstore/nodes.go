@@ -110,7 +110,7 @@ func (e executor) read(asked string, reply any) *[slots]*first {
 		for slot := from; slot <= to; slot++ {
 			if known[addr] == nil {
 				if known[addr] = before[addr]; known[addr] == nil {
-					known[addr] = newFirst(func() client.Client { return e.client.Nodes()[addr] }, func() string { return addr })
+					known[addr] = newFirst(func() client.Client { return e.client.Nodes()[addr] }, func() string { return addr }, e.left)
 				}
 			}
 			all[slot] = known[addr]

@@ -26,8 +26,9 @@
 // ConnWriteTimeout, and then all that waited get an error.
 //
 // Those calls take their connection from the pool for blocking commands. If the application uses up
-// all of BlockingPoolSize, they wait for one, and so do the renewals among them: a held lock may be
-// lost. With one of these two options, give the locks a client of their own.
+// all of BlockingPoolSize, they wait for one until their ctx is done (in a cluster, its deadline), and so do
+// the renewals among them: a held lock may be lost. With one of these two options, give the locks a client of
+// their own.
 //
 // When the connection of all calls has left a call without an answer for a second, further calls share
 // one more connection, from the pool for blocking commands, until the first one answers or is given up:

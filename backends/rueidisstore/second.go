@@ -25,6 +25,7 @@ const (
 type first struct {
 	client func() client.Client // that leads to the server alone; nil: the server has left the cluster
 	addr   func() string
+	left   *atomic.Int32 // see dedicate
 
 	mu    sync.Mutex
 	calls int           // without an answer
@@ -33,8 +34,8 @@ type first struct {
 	doubt *doubt        // nil: it answers
 }
 
-func newFirst(c func() client.Client, addr func() string) *first {
-	return &first{client: c, addr: addr, since: time.Now()}
+func newFirst(c func() client.Client, addr func() string, left *atomic.Int32) *first {
+	return &first{client: c, addr: addr, left: left, since: time.Now()}
 }
 
 // A doubt is whether the first connection still answers.
@@ -179,7 +180,7 @@ func (f *first) settle(d *doubt, late time.Time) {
 	case <-answered:
 	case <-timer.C:
 		d.addr = f.addr()
-		d.second = openSecond(to, answered)
+		d.second = f.openSecond(to, answered)
 	}
 	close(d.settled)
 	<-answered
@@ -197,12 +198,14 @@ func (f *first) settle(d *doubt, late time.Time) {
 
 // openSecond takes a connection out of the pool that answers. It returns nil if there is none, or when the first
 // one has answered.
-func openSecond(to client.Client, answered <-chan struct{}) client.DedicatedClient {
+func (f *first) openSecond(to client.Client, answered <-chan struct{}) client.DedicatedClient {
 	opened := make(chan client.DedicatedClient)
+	waiting, leave := context.WithCancel(context.Background())
+	defer leave()
 	go func() {
-		second, wasIdle := answering(to, 1)
+		second, wasIdle := f.answering(waiting, to, 1)
 		if second.c == nil && wasIdle {
-			second, _ = answering(to, tries)
+			second, _ = f.answering(waiting, to, tries)
 		}
 		select {
 		case opened <- second.c:
@@ -218,35 +221,27 @@ func openSecond(to client.Client, answered <-chan struct{}) client.DedicatedClie
 	}
 }
 
-// taken is a connection of the pool, or none.
-type taken struct {
-	c       client.DedicatedClient
-	release func()
-}
-
-func (t taken) giveBack() {
-	if t.c != nil {
-		t.release()
-	}
-}
-
 // answering takes n connections out of the pool, and returns the first that answers. wasIdle tells that one
 // without an answer was in the pool before: a new one would have been answered while it was opened.
-func answering(to client.Client, n int) (_ taken, wasIdle bool) {
+func (f *first) answering(waiting context.Context, to client.Client, n int) (_ taken, wasIdle bool) {
 	all, silent := make(chan taken, n), make(chan bool, n)
 	for range n {
 		go func() {
 			began := time.Now()
-			c, release := to.Dedicate()
+			second, err := dedicate(waiting, f.left, to)
+			if err != nil {
+				silent <- false
+				return
+			}
 			idle := time.Since(began) < silence
 			ctx, cancel := context.WithTimeout(context.Background(), silence)
 			defer cancel()
-			if ping(ctx, c) == nil {
-				all <- taken{c, release}
+			if ping(ctx, second.c) == nil {
+				all <- second
 				return
 			}
 			silent <- idle && ctx.Err() != nil // and not refused
-			c.Close()                          // takes up to a second
+			second.c.Close()                   // takes up to a second
 		}()
 	}
 	for left := n; left > 0; left-- {

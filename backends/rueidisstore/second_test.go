@@ -105,7 +105,7 @@ func TestAServerThatAnswersNobodyGetsOneMoreConnection(t *testing.T) {
 func opened() (n int) {
 	stacks := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "created by github.com/lockstep-go/lockstep/backends/rueidisstore.answering ") && !strings.Contains(stack, ").Close(") {
+		if strings.Contains(stack, "created by github.com/lockstep-go/lockstep/backends/rueidisstore.(*first).answering ") && !strings.Contains(stack, ").Close(") {
 			n++
 		}
 	}

@@ -75,7 +75,11 @@ func (s *subscription) request(r request) error {
 
 // open takes up to Dialer.Timeout for each phase. A cluster's client connects later, with the first request.
 func (s *subscription) open() error {
-	s.conn, _ = s.client.Dedicate() // Close releases it as well
+	own, err := dedicate(s.ctx, s.left, s.client)
+	if err != nil {
+		return err
+	}
+	s.conn = own.c // Close releases it as well
 	s.lost = s.conn.SetPubSubHooks(client.PubSubHooks{OnMessage: func(m client.PubSubMessage) {
 		s.add(event{Event: driver.Event{Kind: driver.EventMessage, Channel: m.Channel, Payload: m.Message}})
 	}})
