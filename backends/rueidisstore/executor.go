@@ -52,7 +52,8 @@ func (e executor) Clustered() bool { return e.cluster }
 func (e executor) Do(ctx context.Context, args ...any) (any, error) { return e.Once(ctx, args...) }
 
 // Once needs no more: rueidis repeats only what is marked as read-only or retryable. Calls share the dial of
-// the first one, and fail with it when its ctx ends. They dial again, as nothing was sent.
+// the first one, and fail with it when its ctx ends. They dial again, as nothing was sent. Without our dial, an
+// end by a deadline looks like a server that is too slow, and they fail.
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	reply, err := e.send(ctx, args)
 	for range maxAbandoned {
@@ -374,7 +375,7 @@ func (e executor) unopened(ctx context.Context, err error) error {
 		err = driver.Kind("closed", false, err)
 	// What is left of these is not ours: the call that was connecting has ended, or the connection
 	// took too long. No connection that is open fails with Canceled.
-	case !ended && errors.Is(err, context.Canceled):
+	case !ended && (isGivenUp(err) || errors.Is(err, context.Canceled)):
 		err = driver.Kind("abandoned", true, errAbandoned)
 	case errors.Is(err, client.ErrNoCache): // the server refused CLIENT TRACKING
 		err = driver.Connecting(err)
@@ -383,6 +384,12 @@ func (e executor) unopened(ctx context.Context, err error) error {
 		err = errSlow
 	}
 	return driver.Fault(ctx, e.addr(), e.Explain(err))
+}
+
+// isGivenUp tells that the ctx of the call that dialled had ended.
+func isGivenUp(err error) bool {
+	u, ok := errors.AsType[undialled](err)
+	return ok && u.ended
 }
 
 var (

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/embedded"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/backends/redisstore/driver"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/rueidis"
@@ -156,52 +157,66 @@ func TestADialThatAnotherCallGivesUpIsTriedAgain(t *testing.T) {
 			return errors.Join(all[0].Err, all[1].Err)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := embedded.New()
-				t.Cleanup(server.Close)
-				dials := 0
-				o := at("127.0.0.1:1")
-				o.ForceSingleClient, o.DisableCache = true, true
-				o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					switch dials++; dials {
-					case 1: // of NewClient
-						return nil, errors.New("refused")
-					case 2:
-						<-ctx.Done()
-						return nil, ctx.Err() // as the handshake of TLS does
+		for end, connect := range map[string]func(client.ClientOption) (client.Client, error){
+			"cancellation": client.NewClient,
+			"deadline": func(o client.ClientOption) (client.Client, error) {
+				_, c, err := Open(o, redisstore.WithoutQuarantine())
+				return c, err
+			},
+		} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server := embedded.New()
+					t.Cleanup(server.Close)
+					dials := 0
+					o := at("127.0.0.1:1")
+					o.ForceSingleClient, o.DisableCache = true, true
+					o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+						switch dials++; dials {
+						case 1: // of NewClient
+							return nil, errors.New("refused")
+						case 2:
+							<-ctx.Done()
+							return nil, ctx.Err() // as the handshake of TLS does
+						}
+						return server.Dial(ctx, "tcp", addr)
 					}
-					return server.Dial(ctx, "tcp", addr)
-				}
-				c, err := client.NewClient(o)
-				if c == nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(c.Close)
-				e := newExecutor(c)
-				first, end := context.WithCancel(t.Context())
-				var calls sync.WaitGroup
-				calls.Go(func() {
-					if err := call(first, e); !errors.Is(err, context.Canceled) {
-						t.Errorf("the call that dials: %v", err)
+					c, err := connect(o)
+					if c == nil {
+						t.Fatal(err)
 					}
-				})
-				synctest.Wait()
-				for range 3 {
+					t.Cleanup(c.Close)
+					e := newExecutor(c)
+					first, cancel := context.WithCancel(t.Context())
+					if end == "deadline" {
+						first, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+					}
+					var calls sync.WaitGroup
 					calls.Go(func() {
-						if err := call(t.Context(), e); err != nil {
-							t.Errorf("a call that shares the dial: %v", err)
+						if err := call(first, e); !errors.Is(err, first.Err()) {
+							t.Errorf("the call that dials: %v", err)
 						}
 					})
-				}
-				synctest.Wait()
-				end()
-				calls.Wait()
-				if dials != 3 {
-					t.Errorf("%d dials; want 3", dials)
-				}
+					synctest.Wait()
+					for range 3 {
+						calls.Go(func() {
+							if err := call(t.Context(), e); err != nil {
+								t.Errorf("a call that shares the dial: %v", err)
+							}
+						})
+					}
+					synctest.Wait()
+					if end != "deadline" {
+						cancel()
+					}
+					calls.Wait()
+					cancel()
+					if dials != 3 {
+						t.Errorf("%d dials; want 3", dials)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

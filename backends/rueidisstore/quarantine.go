@@ -52,7 +52,7 @@ func Quarantine(o *client.ClientOption) redisstore.Option {
 		c = q.Track(endpoint, c)
 		if err := look(ctx, c, own, func(info string, err error) error { return q.Saw(endpoint, info, err) }); err != nil {
 			_ = c.Close() // nothing was sent on it but the question
-			return nil, undialled{driver.Connecting(err)}
+			return nil, undialled{driver.Connecting(err), ctx.Err() != nil && errors.Is(err, ctx.Err())}
 		}
 		return c, nil
 	}
@@ -64,7 +64,7 @@ func Quarantine(o *client.ClientOption) redisstore.Option {
 func dial(ctx context.Context, o client.ClientOption, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	c, err := dialAs(ctx, o, addr, dialer, config)
 	if err != nil {
-		return nil, undialled{driver.Connecting(err)}
+		return nil, undialled{driver.Connecting(err), ctx.Err() != nil}
 	}
 	return driver.Mark(c), nil
 }

@@ -77,6 +77,9 @@ func unclear(told error) error {
 }
 
 // undialled is the error of our own dial.
-type undialled struct{ error }
+type undialled struct {
+	error
+	ended bool // the ctx of the call that dialled
+}
 
 func (u undialled) Unwrap() error { return u.error }
