@@ -2,6 +2,8 @@ package natsstore
 
 import (
 	"context"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -66,11 +68,57 @@ func newFirst(conn *nats.Conn) *first {
 	o.AsyncErrorCB = func(*nats.Conn, *nats.Subscription, error) {} // without one, the client library prints errors
 	o.AllowReconnect, o.RetryOnFailedConnect, o.IgnoreDiscoveredServers = false, false, true
 	o.PingInterval = time.Hour // in effect never
-	if o.Timeout <= 0 || o.Timeout > dialing {
-		o.Timeout = dialing
+	o.Timeout = atMost(o.Timeout)
+	if o.Dialer != nil { // the client library has put the limit of the application there
+		d := *o.Dialer
+		d.Timeout = atMost(d.Timeout)
+		o.Dialer = &d
+	}
+	if o.CustomDialer != nil {
+		o.CustomDialer = dialer{o.CustomDialer}
 	}
 	f.opts = o
 	return f
+}
+
+// atMost is limit, or dialing if that is shorter.
+func atMost(limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return dialing
+	}
+	return min(limit, dialing)
+}
+
+// A dialer gives up a server that the dialer of the application is still dialling after a while.
+type dialer struct{ nats.CustomDialer }
+
+func (d dialer) Dial(network, addr string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result, 1)
+	go func() {
+		conn, err := d.CustomDialer.Dial(network, addr)
+		results <- result{conn, err}
+	}()
+	select {
+	case r := <-results:
+		return r.conn, r.err
+	case <-time.After(dialing):
+	}
+	go func() {
+		if r := <-results; r.err == nil {
+			_ = r.conn.Close()
+		}
+	}()
+	return nil, os.ErrDeadlineExceeded
+}
+
+// SkipTLSHandshake is that of the dialer of the application, for which the client library asks.
+func (d dialer) SkipTLSHandshake() bool {
+	s, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
+	return ok && s.SkipTLSHandshake()
 }
 
 // doubted returns the doubt, or nil, and what is closed when requests go over another connection.

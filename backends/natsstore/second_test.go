@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,6 +152,64 @@ func TestTheSecondConnectionHasTheTLSAndTheServersOfTheFirst(t *testing.T) {
 			t.Errorf("%d second connections", n)
 		}
 	})
+}
+
+// refusing dials all servers but one, whose dial ends only by its limit.
+type refusing struct {
+	net.Dialer
+
+	addr string
+	ends chan struct{}
+}
+
+func (r *refusing) Dial(network, addr string) (net.Conn, error) {
+	if addr == r.addr {
+		<-r.ends
+		return nil, net.ErrClosed
+	}
+	return r.Dialer.Dial(network, addr)
+}
+
+// The application waits for a server as long as the test lasts. The store waits for two seconds.
+func TestAServerThatTakesNoConnectionLeavesTheNextOneForTheSecond(t *testing.T) {
+	t.Parallel()
+	const nobody = "127.0.0.1:1"
+	for name, with := range map[string]func(t testing.TB) nats.Option{
+		"the dialer of the client library": func(testing.TB) nats.Option {
+			return nats.Dialer(&net.Dialer{Timeout: time.Hour, ControlContext: func(ctx context.Context, _, addr string, _ syscall.RawConn) error {
+				if addr == nobody {
+					<-ctx.Done()
+				}
+				return ctx.Err()
+			}})
+		},
+		"a dialer of the application": func(t testing.TB) nats.Option {
+			d := &refusing{addr: nobody, ends: make(chan struct{})}
+			t.Cleanup(func() { close(d.ends) })
+			return nats.SetCustomDialer(d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
+				s := run(t)
+				direct := s.ClientURL()
+				if err := natsstore.New(dial(t, direct)).Install(trial.Patient(t), 1); err != nil {
+					t.Fatal(err)
+				}
+				relay := redistest.NewRelay(t, s.Addr().String())
+				t.Cleanup(relay.CutAll)
+				store := natsstore.New(dial(t, "nats://"+relay.Addr()+",nats://"+nobody+","+direct, with(t), nats.DontRandomize(), nats.Name("app")))
+				grant(t, store, "warm", "token", 20*time.Second)
+				answered(t, s, store)
+				relay.Forsake()
+				unanswered(t, store, limit)
+				if ok, err := store.ExpireIf(trial.Patient(t), "warm", "token", 20*time.Second); !ok || err != nil {
+					t.Fatalf("ExpireIf = %v, %v; want it to be renewed over the third server", ok, err)
+				}
+			})
+		})
+	}
 }
 
 // Each request has less time than it takes to find that the connection is silent.
