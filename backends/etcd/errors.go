@@ -54,8 +54,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// Permanent says that a repetition gets the same answer: the call is not permitted, or wrong. No error of
-// the code FailedPrecondition is: those that a call for a lock can meet tell of the state of a member.
+// Permanent says that a repetition gets the same answer: the call is not permitted, or wrong, or the client
+// is closed. No error of the code FailedPrecondition is: those that a call for a lock can meet tell of the state of a member.
 func (e *Error) Permanent() bool {
 	if e.after {
 		return false
@@ -64,7 +64,7 @@ func (e *Error) Permanent() bool {
 	case codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
 		return !e.refused()
 	}
-	return e.is(rpctypes.ErrLeaseTTLTooLarge)
+	return e.is(rpctypes.ErrLeaseTTLTooLarge, errClosed)
 }
 
 // Unsent says that nothing was done, and that the call may be repeated.
@@ -139,6 +139,7 @@ var (
 	errWrongType  error = backends.AsPermanent(backends.ErrWrongType)
 	errForeign    error = backends.AsPermanent(backends.ErrForeign)
 	errOtherGroup error = backends.AsPermanent(backends.ErrOtherGroup)
+	errClosed           = errors.New("the client is closed; nothing was done: make a new client")
 )
 
 // isLeaseGone tells that a lease has ended.

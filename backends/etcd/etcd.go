@@ -76,6 +76,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/bounded"
@@ -495,12 +497,24 @@ func (s *Store) Identify(ctx context.Context) (_ backends.Identity, err error) {
 	return backends.Identity{Server: "etcd cluster " + clusterID(r.Header), Role: "master"}, nil
 }
 
-// ready refuses all calls of a store that was given bad options, and those that come too late.
+// ready refuses all calls of a store that was given bad options or whose client is closed, and those that
+// come too late.
 func (s *Store) ready(ctx context.Context) error {
 	if s.config.invalid != nil {
 		return s.config.invalid
 	}
+	if err := s.closed(); err != nil {
+		return err
+	}
 	return s.notDone(ctx, ctx.Err())
+}
+
+// closed is the error of a client that is closed, or nil. The ctx of a client may end before: its calls go on.
+func (s *Store) closed() error {
+	if s.client.ActiveConnection().GetState() != connectivity.Shutdown {
+		return nil
+	}
+	return &Error{Code: codes.Canceled, Endpoint: s.Endpoint(), Err: errClosed}
 }
 
 // check refuses what must not be sent, and gives ttl in seconds, rounded up.

@@ -372,6 +372,9 @@ func TestNothingIsLeftOfAConnectionWhenTheClientIsClosed(t *testing.T) {
 	client := deaf(t, clientv3.Config{Endpoints: all.endpoints()})
 	store := etcd.New(client)
 	meet(t, store)
+	if err := store.Watch(t.Context(), "k", func() {}); err != nil {
+		t.Fatal(err)
+	}
 	falls(t, store, all)
 	eachCall(t, store)
 	if n := all.open(); n != 2 {
@@ -380,9 +383,49 @@ func TestNothingIsLeftOfAConnectionWhenTheClientIsClosed(t *testing.T) {
 	_ = client.Close()
 	eventually(t, "no connection and no goroutine is left", func() bool { return all.open() <= 1 && goroutines() <= already })
 	_, err := store.SetNX(t.Context(), "k", "token", 10*time.Second)
-	if err == nil {
-		t.Error("SetNX of a client that is closed: no error")
+	wantClass(t, "SetNX of a client that is closed", err, true, false)
+	wantClass(t, "Watch of a client that is closed", store.Watch(trial.Patient(t), "k", func() {}), true, false)
+}
+
+func TestNothingWaitsForAClientThatIsClosed(t *testing.T) {
+	t.Parallel()
+	c, client := one(t)
+	if r, err := etcd.New(client, etcd.WithMaxTTL(patience)).SetNX(t.Context(), "k", "token", patience); err != nil || !r.OK {
+		t.Fatal(r, err)
 	}
+	closed := dial(t, c.Endpoints())
+	waits, failed := make(bell, 1), make(chan error, 1)
+	locks := locker.New(single.New(watched{etcd.New(closed), waits}))
+	go func() {
+		_, err := locks.Lock(t.Context(), "k", locker.WithWait(patience/2))
+		failed <- err
+	}()
+	waits.await(t, "the waiter watches")
+	_ = closed.Close()
+	wantClass(t, "Lock", <-failed, true, false)
+}
+
+// watched tells when a key is watched.
+type watched struct {
+	*etcd.Store
+
+	bell
+}
+
+func (w watched) Watch(ctx context.Context, key string, wake func()) error {
+	defer w.ring()
+	return w.Store.Watch(ctx, key, wake)
+}
+
+// A program may end the ctx of its client before it releases its locks.
+func TestAClientWhoseCtxHasEndedIsNotClosed(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 1, etcdtest.Fast)
+	ctx, cancel := context.WithCancel(t.Context())
+	store := open(t, c.Members[0].Addr(), clientv3.Config{Context: ctx})
+	meet(t, store)
+	cancel()
+	eachCall(t, store)
 }
 
 // stacks are those of all goroutines.

@@ -31,7 +31,8 @@ func (s *Store) Watch(ctx context.Context, key string, wake func()) error {
 	}
 }
 
-// watch watches until ctx is done, or until the watch is not permitted. active is told once.
+// watch watches until ctx is done or the client is closed, or until the watch is not permitted. active is told
+// once.
 func (s *Store) watch(ctx context.Context, at string, wake func(), active chan<- error) {
 	began := false
 	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, maxRetry) {
@@ -58,6 +59,14 @@ func (s *Store) watch(ctx context.Context, at string, wake func(), active chan<-
 			pause = firstRetry
 		}
 		stop()
+		if err := s.closed(); err != nil {
+			if began {
+				wake() // a waiter finds it by its next attempt
+			} else {
+				active <- err
+			}
+			return
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

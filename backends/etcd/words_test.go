@@ -75,7 +75,7 @@ func TestWordsOfErrors(t *testing.T) {
 		"a silent server":               {user: "root", addr: up, silent: true, limited: true, is: context.DeadlineExceeded},
 		"a missing right":               {user: "stranger", addr: up, permanent: true, reason: "permission denied", next: "give the user of the client a role"},
 		"the ctx has ended":             {user: "root", addr: up, ended: true, is: context.Canceled},
-		"closed":                        {user: "root", addr: up, closed: true, unsent: true},
+		"closed":                        {user: "root", addr: up, closed: true, permanent: true, reason: "the client is closed", next: "make a new client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
