@@ -20,6 +20,19 @@ import (
 	"github.com/lockstep-go/lockstep/backends/etcd"
 )
 
+// The client that etcd makes for a server in the same process is one.
+func TestAClientWithoutAConnectionIsPermanent(t *testing.T) {
+	t.Parallel()
+	store := etcd.New(clientv3.NewCtxClient(t.Context()))
+	_, renewed := store.ExpireIf(t.Context(), "k", "token", time.Second)
+	for call, err := range map[string]error{"ExpireIf": renewed, "Watch": store.Watch(t.Context(), "k", func() {})} {
+		wantClass(t, call, err, true, false)
+		if err != nil && !strings.Contains(err.Error(), "clientv3.New") {
+			t.Errorf("%s: %v; want that it says what to do", call, err)
+		}
+	}
+}
+
 // A tap sees the calls of a client, and may answer in the place of the server.
 type tap struct {
 	mu     sync.Mutex

@@ -217,7 +217,8 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 
 // New returns a store that uses the client. The caller closes the client. Unless the client has a Logger,
 // it writes a line to standard error for each call whose ctx ends. No error says why no member could be
-// reached, and a call that was not sent is unknown: see [Open].
+// reached, and a call that was not sent is unknown: see [Open]. For an embedded server, use a client with its
+// address: the store needs a connection, which that of package v3client has not.
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
 	s.uses.note() // the connections are new, most likely
@@ -226,8 +227,12 @@ func New(client *clientv3.Client, opts ...Option) *Store {
 			opt(&s.config)
 		}
 	}
-	if client == nil {
+	switch {
+	case client == nil:
 		s.config.invalid = backends.Invalid("the *clientv3.Client is nil")
+		return s
+	case client.ActiveConnection() == nil:
+		s.config.invalid = backends.Invalid("the *clientv3.Client has no connection, as that of an embedded server (v3client.New): make it with clientv3.New and the address of the server")
 		return s
 	}
 	s.ways = newWays(client, s.at(""))
