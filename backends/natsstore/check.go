@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/lockstep-go/lockstep/internal/printed"
 )
 
@@ -47,8 +48,9 @@ const maxSkew = 500 * time.Millisecond // more than NTP leaves
 // Check asks for the stream and says what each finding means. The error is not nil only if
 // JetStream did not answer. One finding is always there: no client can see whether the servers call
 // fsync before they acknowledge.
-func (s *Store) Check(ctx context.Context) (Report, error) {
-	var r Report
+func (s *Store) Check(ctx context.Context) (r Report, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := s.ready(ctx, ""); err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Inspect implements [backends.Inspector].
-func (s *Store) Inspect(ctx context.Context, key string) (backends.State, error) {
+func (s *Store) Inspect(ctx context.Context, key string) (_ backends.State, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := s.ready(ctx, key); err != nil {
 		return backends.State{}, err
 	}
@@ -84,7 +87,9 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 	}
 	for _, word := range words {
 		key, _ := keyOf(word)
-		found, err := s.last(ctx, key)
+		limited, end := bounded.Context(ctx)
+		found, err := s.last(limited, key)
+		end(&err)
 		switch {
 		case errors.Is(err, backends.ErrWrongType), err == nil && found == nil:
 			continue
@@ -101,6 +106,8 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (back
 // words are what the subjects of all locks end with, as of a time of the server. It tells 100,000
 // in one answer. While locks end between two answers, keys may be missing.
 func (s *Store) words(ctx context.Context) (all []string, now time.Time, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	prefix := s.config.subject + ".lock."
 	for {
 		var reply struct {
@@ -126,7 +133,9 @@ func (s *Store) words(ctx context.Context) (all []string, now time.Time, err err
 
 // Evict implements [backends.Evictor]. The server compares the sequence, which each renewal changes,
 // so a renewal comes before what closes the key or fails.
-func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction) (_ bool, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := e.Validate(seen); err != nil {
 		return false, backends.AsPermanent(err)
 	}

@@ -66,6 +66,7 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
+	"github.com/lockstep-go/lockstep/internal/bounded"
 	"github.com/nats-io/nats.go"
 )
 
@@ -356,7 +357,9 @@ func (s *Store) OneServer() bool { return true }
 // Identify implements [backends.Identifier]. All servers of a cluster are the same node, since a
 // stream with replicas is on several of them. A server outside a cluster is known by its name: give
 // each its own.
-func (s *Store) Identify(ctx context.Context) (backends.Identity, error) {
+func (s *Store) Identify(ctx context.Context) (_ backends.Identity, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	if err := s.ready(ctx, ""); err != nil {
 		return backends.Identity{}, err
 	}

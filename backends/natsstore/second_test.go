@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,26 +155,32 @@ func TestTheSecondConnectionHasTheTLSAndTheServersOfTheFirst(t *testing.T) {
 	})
 }
 
-// refusing dials all servers but one, whose dial ends only by its limit.
+// refusing dials all servers but those at a host: such a dial ends only by its limit.
 type refusing struct {
 	net.Dialer
 
-	addr string
+	host string
 	ends chan struct{}
 }
 
 func (r *refusing) Dial(network, addr string) (net.Conn, error) {
-	if addr == r.addr {
+	if strings.HasPrefix(addr, r.host) {
 		<-r.ends
 		return nil, net.ErrClosed
 	}
 	return r.Dialer.Dial(network, addr)
 }
 
+func refuse(t testing.TB, host string) nats.Option {
+	d := &refusing{host: host, ends: make(chan struct{})}
+	t.Cleanup(func() { close(d.ends) })
+	return nats.SetCustomDialer(d)
+}
+
 // The application waits for a server as long as the test lasts. The store waits for two seconds.
 func TestAServerThatTakesNoConnectionLeavesTheNextOneForTheSecond(t *testing.T) {
 	t.Parallel()
-	const nobody = "127.0.0.1:1"
+	const nobody = "127.0.0.2:1"
 	for name, with := range map[string]func(t testing.TB) nats.Option{
 		"the dialer of the client library": func(testing.TB) nats.Option {
 			return nats.Dialer(&net.Dialer{Timeout: time.Hour, ControlContext: func(ctx context.Context, _, addr string, _ syscall.RawConn) error {
@@ -184,9 +191,7 @@ func TestAServerThatTakesNoConnectionLeavesTheNextOneForTheSecond(t *testing.T) 
 			}})
 		},
 		"a dialer of the application": func(t testing.TB) nats.Option {
-			d := &refusing{addr: nobody, ends: make(chan struct{})}
-			t.Cleanup(func() { close(d.ends) })
-			return nats.SetCustomDialer(d)
+			return refuse(t, nobody)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,6 +215,47 @@ func TestAServerThatTakesNoConnectionLeavesTheNextOneForTheSecond(t *testing.T) 
 			})
 		})
 	}
+}
+
+// The dials of the second connection take longer than that.
+func TestCallsForPeopleAreGivenUpAfterTenSeconds(t *testing.T) {
+	t.Parallel()
+	trial.WhileBusy(t, unansweredFor, func(t testing.TB, limit time.Duration) {
+		const host, others = "127.0.0.2:", 20
+		s := run(t)
+		relay := redistest.NewRelay(t, s.Addr().String())
+		t.Cleanup(relay.CutAll)
+		urls := "nats://" + relay.Addr()
+		for i := range others {
+			urls += ",nats://" + host + strconv.Itoa(1+i)
+		}
+		store := natsstore.New(dial(t, urls, refuse(t, host), nats.DontRandomize(), nats.Name("app")))
+		if err := store.Install(trial.Patient(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		grant(t, store, "warm", "token", 20*time.Second)
+		answered(t, s, store)
+		relay.Forsake()
+		unanswered(t, store, limit)
+		var all sync.WaitGroup
+		for name, call := range map[string]func(ctx context.Context) error{
+			"Inspect": func(ctx context.Context) error { _, err := store.Inspect(ctx, "warm"); return err },
+			"List":    func(ctx context.Context) error { _, err := store.List(ctx, "", "", 10); return err },
+			"Evict": func(ctx context.Context) error {
+				_, err := store.Evict(ctx, "warm", "seen", backends.Eviction{})
+				return err
+			},
+			"Identify": func(ctx context.Context) error { _, err := store.Identify(ctx); return err },
+			"Check":    func(ctx context.Context) error { _, err := store.Check(ctx); return err },
+		} {
+			all.Go(func() {
+				if err := call(context.WithoutCancel(t.Context())); err == nil || !strings.Contains(err.Error(), "it is given up after 10s") {
+					t.Errorf("%s: %v; want that it was given up after ten seconds", name, err)
+				}
+			})
+		}
+		all.Wait()
+	})
 }
 
 // Each request has less time than it takes to find that the connection is silent.
