@@ -138,9 +138,10 @@ var (
 
 // New returns a store that uses the connection. It sends nothing; see [Store.Install] and
 // [Store.Check]. The caller closes the connection. A connection that has given up to reconnect
-// (nats.MaxReconnects) stays closed, so set that to -1. nats.go keeps no error of a dial that fails while it
-// connects again, such as connection refused: no error of a call can say it, and only the
-// nats.ReconnectErrHandler of the application gets it.
+// (nats.MaxReconnects) stays closed, so set that to -1. With nats.NoEcho, each call is an error: a release
+// would wake no waiter on the same connection. nats.go keeps no error of a dial that fails while it connects
+// again, such as connection refused: no error of a call can say it, and only the nats.ReconnectErrHandler of
+// the application gets it.
 //
 // A load balancer or NAT forgets an idle connection without a reset. So a call tests the connection by a PING
 // when no call of the store was answered for five seconds. If no PONG and no message comes for a second, the
@@ -160,8 +161,11 @@ func New(conn *nats.Conn, opts ...Option) *Store {
 			opt(&s.config)
 		}
 	}
-	if conn == nil {
+	switch {
+	case conn == nil:
 		s.config.invalid = backends.Invalid("the *nats.Conn is nil")
+	case conn.Opts.NoEcho:
+		s.config.invalid = backends.Invalid("the *nats.Conn has nats.NoEcho, so a release would wake no waiter of this program: give the store a connection without it")
 	}
 	return s
 }

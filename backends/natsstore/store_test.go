@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/natsstore"
 	"github.com/lockstep-go/lockstep/proof/trial"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -206,6 +207,7 @@ func TestErrorsTellTheirClass(t *testing.T) {
 	want("Watch on a closed connection", natsstore.New(closed).Watch(t.Context(), "k", func() {}), true, false, "make a new connection")
 
 	want("no connection", set(natsstore.New(nil)), true, false, "nil")
+	want("a connection without echo", set(natsstore.New(dial(t, live.ClientURL(), nats.NoEcho()))), true, false, "nats.NoEcho")
 	for _, bad := range []natsstore.Option{
 		natsstore.WithStream(""), natsstore.WithStream("a.b"), natsstore.WithStream("a b"), natsstore.WithStream("*"), natsstore.WithMaxTTL(0),
 		natsstore.WithSubject(""), natsstore.WithSubject("a..b"), natsstore.WithSubject(".a"), natsstore.WithSubject("a.>"), natsstore.WithSubject("a b"),
