@@ -55,6 +55,8 @@
 //     may end it early.
 //   - A stream that is deleted and made again by Install has greater numbers, if the clock of that
 //     program is right. A stream that is restored from a backup has not.
+//   - A server or proxy that stood still may carry out a grant long after its connection was given
+//     up. Nobody has that lock, and the key is held until the TTL ends.
 //   - There is no guard: NATS compares sequences only within one stream.
 //   - A lock can't be handed to another process (Lock.Transfer).
 package natsstore

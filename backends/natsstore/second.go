@@ -32,13 +32,15 @@ type first struct {
 	changed chan struct{} // closed when requests go over another connection
 }
 
-// A doubt is whether the first connection still answers.
+// A doubt is whether the first connection still answers. It ends with an answer: then all that was sent before
+// has arrived. Or the connection is given up: then a server or proxy that stands still may have what was sent,
+// and a grant that it carries out later holds the key for its TTL, although nobody has the lock.
 type doubt struct {
 	from    time.Time       // from then on, requests wait until it is settled
 	settled chan struct{}   // closed when it is known whether there is a second connection
-	over    context.Context // ends with the doubt: what was sent over the first connection before it has arrived or is lost
+	over    context.Context // ends with the doubt, for what was sent over the first connection before it
 	end     context.CancelFunc
-	after   context.Context // ends when that is so for what was sent during the doubt, too
+	after   context.Context // ends with an answer to what was sent during the doubt, too, or with the connection
 	endAll  context.CancelFunc
 	second  atomic.Pointer[spare]
 }
@@ -47,7 +49,7 @@ type doubt struct {
 type spare struct {
 	conn     *nats.Conn
 	closed   <-chan struct{}
-	over     context.Context // ends with the connection: what was sent over it has arrived or is lost
+	over     context.Context // ends with the connection; what was sent over it may still arrive: see doubt
 	end      context.CancelFunc
 	requests sync.RWMutex // held for reading by each request
 }
@@ -254,7 +256,7 @@ func (s *Store) switched(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// answers waits until all that was sent over the first connection has arrived or is lost.
+// answers waits until all that was sent over the first connection has arrived, or that connection was given up.
 func (s *Store) answers() {
 	changed := s.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(changed)
