@@ -67,14 +67,22 @@ func (e executor) ping(key string) client.Completed {
 
 // unclear is told without what it says of the outcome.
 func unclear(told error) error {
-	var typed interface{ ErrorType() string }
-	errors.As(told, &typed)
 	text, _, _ := strings.Cut(told.Error(), "; nothing was sent")
 	if w, ok := errors.AsType[*driver.WireError](told); ok {
 		text = w.Err.Error()
 	}
-	return driver.Kind(typed.ErrorType(), false, errors.New(text))
+	u := unclearError{text: text}
+	errors.As(told, &u.typed)
+	return u
 }
+
+type unclearError struct {
+	text  string
+	typed interface{ ErrorType() string }
+}
+
+func (u unclearError) Error() string     { return u.text }
+func (u unclearError) ErrorType() string { return u.typed.ErrorType() }
 
 // undialled is the error of our own dial.
 type undialled struct {
