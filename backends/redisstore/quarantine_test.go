@@ -320,11 +320,17 @@ func TestANodeThatWasStartedSinceIsInQuarantine(t *testing.T) {
 			if refused == nil {
 				return
 			}
-			if !strings.Contains(err.Error(), "may be a node that was restarted") {
+			if !strings.Contains(err.Error(), "as a node that was restarted") {
 				t.Errorf("%s: %v; want the reason", name, err)
 			}
 			if left := time.Until(refused.Until); left < c.left || left > c.left+time.Second || left > most {
 				t.Errorf("%s: %v left; want %v to a second more", name, left, c.left)
+			}
+			if err := q.Saw("another name of two", told{run: "B", replid: "b", up: c.up}.String(), nil); !errors.As(err, &refused) {
+				t.Errorf("%s: under another name: %v", name, err)
+			}
+			if err := q.Saw("another name of one", told{run: "A", replid: "a"}.String(), nil); err != nil {
+				t.Errorf("%s: the first node under another name: %v", name, err)
 			}
 			if q.Refuses("one", false) != nil || q.Refuses("two", false) == nil {
 				t.Errorf("%s: Refuses = %v, %v; want the second alone", name, q.Refuses("one", false), q.Refuses("two", false))

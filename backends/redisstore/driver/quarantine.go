@@ -27,9 +27,9 @@ import (
 // observation, and then a random part of a second: 31.3 s to 32.3 s by default. It refuses grants
 // only: renewals and releases compare the token.
 //
-// A node of a cluster may come back at another address. So a node that was started after this Quarantine
-// was made, and that is not the first master of it, is in quarantine as well, for as long from its start.
-// A node that is new to the cluster looks the same.
+// A node of a cluster may come back at another address. So a node that was started after this Quarantine was
+// made is in quarantine as well, for as long from its start, unless it is the first master that this Quarantine
+// saw. A node that is new to the cluster looks the same.
 //
 // Not noticed: a cluster that gives the slots of a lost node to others, which have none of its locks.
 type Quarantine struct {
@@ -78,7 +78,7 @@ const (
 	noReplid       = "0000000000000000000000000000000000000000"
 
 	whyChanged = "it was restarted, replaced or promoted since this client used it (see redisstore.WithMaxTTL and redisstore.WithoutQuarantine)"
-	whyJoined  = "it was started since this client was made, and may be a node that was restarted (see redisstore.WithMaxTTL and redisstore.WithoutQuarantine)"
+	whyJoined  = "it was started since this client was made, as a node that was restarted (see redisstore.WithMaxTTL and redisstore.WithoutQuarantine)"
 	whyStrict  = "it was started a short while ago (see redisstore.WithQuarantine)"
 )
 
@@ -200,11 +200,7 @@ func (q *Quarantine) Saw(name, reply string, err error) error {
 		e.why = whyChanged
 		e.changed, e.jitter = q.from(now, up, told && !seen.promoted()), rand.N(maxJitter)
 	}
-	joined := !changed && q.joined(e, seen.run, now.Add(info.UptimeError-up), told)
-	if joined {
-		e.firm, e.why = true, whyJoined
-		e.changed, e.jitter = now.Add(-max(up-info.UptimeError, 0)), rand.N(maxJitter)
-	}
+	joined := !changed && told && e.last.run == "" && q.joined(e, seen.run, now.Add(info.UptimeError-up))
 	if isNew {
 		e.started = now.Add(-max(up-info.UptimeError, 0))
 	}
@@ -260,9 +256,24 @@ func (q *Quarantine) changed(e *endpoint, seen server) bool {
 }
 
 // joined tells whether the master of a new endpoint may be a node of a cluster that was restarted since q was
-// made. It was started at start at the latest.
-func (q *Quarantine) joined(e *endpoint, run string, start time.Time, told bool) bool {
-	return run != "" && e.last.run == "" && q.hasMaster() && (!told || start.After(q.born))
+// made, and begins its quarantine. It was started at start at the latest. A node that has two names is what it is
+// under the other one.
+func (q *Quarantine) joined(e *endpoint, run string, start time.Time) bool {
+	for _, other := range q.endpoints {
+		if run != "" && other.last.run == run {
+			e.firm, e.why, e.changed, e.jitter = other.firm, other.why, other.changed, other.jitter
+			return !e.changed.IsZero()
+		}
+	}
+	if run == "" || !q.hasMaster() || !start.After(q.born) {
+		return false
+	}
+	if now := time.Now(); start.After(now) {
+		start = now
+	}
+	e.firm, e.why = true, whyJoined
+	e.changed, e.jitter = start, rand.N(maxJitter)
+	return true
 }
 
 // used tells whether a master of this replication id was seen behind any endpoint.
