@@ -77,7 +77,7 @@ func newFirst(conn *nats.Conn) *first {
 		o.Dialer = &d
 	}
 	if o.CustomDialer != nil {
-		o.CustomDialer = dialer{o.CustomDialer}
+		o.CustomDialer = dialer{o.CustomDialer, new(atomic.Int32)}
 	}
 	f.opts = o
 	return f
@@ -92,29 +92,41 @@ func atMost(limit time.Duration) time.Duration {
 }
 
 // A dialer gives up a server that the dialer of the application is still dialling after a while.
-type dialer struct{ nats.CustomDialer }
+type dialer struct {
+	nats.CustomDialer
+	left *atomic.Int32 // calls that were given up, and have not returned
+}
+
+const maxLeft = 8
 
 func (d dialer) Dial(network, addr string) (net.Conn, error) {
+	if d.left.Load() >= maxLeft {
+		return nil, os.ErrDeadlineExceeded
+	}
 	type result struct {
 		conn net.Conn
 		err  error
 	}
-	results := make(chan result, 1)
+	results, givenUp := make(chan result), make(chan struct{})
 	go func() {
 		conn, err := d.CustomDialer.Dial(network, addr)
-		results <- result{conn, err}
+		select {
+		case results <- result{conn, err}:
+		case <-givenUp:
+			d.left.Add(-1)
+			if err == nil {
+				_ = conn.Close()
+			}
+		}
 	}()
 	select {
 	case r := <-results:
 		return r.conn, r.err
 	case <-time.After(dialing):
+		d.left.Add(1)
+		close(givenUp)
+		return nil, os.ErrDeadlineExceeded
 	}
-	go func() {
-		if r := <-results; r.err == nil {
-			_ = r.conn.Close()
-		}
-	}()
-	return nil, os.ErrDeadlineExceeded
 }
 
 // SkipTLSHandshake is that of the dialer of the application, for which the client library asks.
