@@ -104,4 +104,4 @@ var ErrWrongType = errors.New("key holds a value of another type")
 
 // ErrOtherGroup is matched by the error of a call that would move a hold from one group to another: see
 // [SharedTransferStore].
-var ErrOtherGroup = errors.New("another strategy took this lock, or the other side of a read-write lock: go on with it by the one that took it")
+var ErrOtherGroup = errors.New("another strategy, or the other side of a read-write lock, took this lock: resume it with that one")

@@ -22,7 +22,7 @@ import (
 // It needs no Close: it runs nothing while no lock is held, waited for, or kept ([WithMinHold]). After a lock that was
 // waited for, it watches the store for 200 ms more.
 type Client struct {
-	locker    Locker // the waiting Locker inside its middleware
+	locker    Locker // inner inside its middleware
 	inner     *waiting
 	defaults  config
 	once      waitPolicy

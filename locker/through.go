@@ -96,7 +96,7 @@ type callContext struct {
 	few  [2]contract.Begin  // room for the hooks: most programs have one or two
 	wall *wallclock.Reading // before the attempt that won
 	// Leases that another hold handed over to an Acquire of this call, and that nobody has yet. A Release by
-	// middleware under this ctx is of the lease, and of no hold before: see waiting.Release.
+	// middleware under this ctx is of the lease, and of no hold before: see behind.Release.
 	handed []contract.Lease
 }
 

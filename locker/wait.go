@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
-// waiting is the Locker inside every Client: its Acquire waits.
+// waiting is inside every Client: its lock waits. See behind for what middleware wraps.
 //
 //	a turn in line (place.go) ──► attempt ──► granted
 //	   ▲                             │

@@ -55,7 +55,8 @@ func (e *Error) Unwrap() []error {
 }
 
 // Permanent says that a repetition gets the same answer: the call is not permitted, or wrong, or the client
-// is closed. No error of the code FailedPrecondition is: those that a call for a lock can meet tell of the state of a member.
+// is closed. No error of the code FailedPrecondition is: those that a call for a lock can meet tell of the state
+// of a member.
 func (e *Error) Permanent() bool {
 	if e.after {
 		return false

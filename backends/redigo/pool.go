@@ -37,7 +37,7 @@ func (p pool) Get(ctx context.Context) (driver.PoolConn, error) {
 // borrow needs no goroutine where an idle connection is taken as it is. A pool with an age for them may close
 // what is idle, and connect. If it is gone by then, there is still DialContext.
 func (p pool) borrow(ctx context.Context) (client.Conn, error) {
-	asItIs := p.heeds || p.DialContext != nil && p.TestOnBorrowContext == nil && p.IdleTimeout <= 0 && p.MaxConnLifetime <= 0
+	asItIs := p.heeds || p.DialContext != nil && p.IdleTimeout <= 0 && p.MaxConnLifetime <= 0
 	if asItIs && p.TestOnBorrow == nil && p.IdleCount() > 0 {
 		return p.GetContext(ctx)
 	}

@@ -23,9 +23,9 @@ import (
 // for ever unless it is given a DialReadTimeout, which is what bounds a call of the store whose ctx
 // can't end; locker.Client uses none such. Connections of another make than redigo's need a
 // ReceiveContext for this. A pool with DialContext and TestOnBorrowContext is faster than one with
-// Dial or TestOnBorrow: those know no ctx, so each call needs a goroutine. If a server hangs, 256
-// of those may go on after their calls; until one of them ends, further calls that need a
-// connection fail at once.
+// Dial or TestOnBorrow: those know no ctx, so each call needs a goroutine. It also needs one with IdleTimeout
+// or MaxConnLifetime, by which the pool may connect. If a server hangs, 256 of those may go on after
+// their calls; until one of them ends, further calls that need a connection fail at once.
 //
 // If all connections of the pool are in use (MaxActive), a new lock fails at once or, with Wait, a
 // little before its ctx ends: nothing was sent. Renewals and releases have up to ten connections
@@ -56,7 +56,7 @@ func WithAddress(addr string) redisstore.Option { return redisstore.At(addr) }
 
 // Open makes a pool of connections to addr (host:port) with options fit for locks, and returns a
 // store on it together with the pool, for the caller to close. The options in dial come after these
-// and win. Fields of the pool may be changed before it is first used.
+// and win. Fields of the pool may be changed before it is first used; functions must end with their ctx.
 //   - connecting, TLS, writing and reading may take a second each;
 //   - up to 100 idle connections are kept for a minute, and tested before they are used again (see [TestOnBorrow]);
 //   - a server that may have forgotten locks is in quarantine for a little more than the longest

@@ -52,8 +52,9 @@ func (e executor) Clustered() bool { return e.cluster }
 func (e executor) Do(ctx context.Context, args ...any) (any, error) { return e.Once(ctx, args...) }
 
 // Once needs no more: rueidis repeats only what is marked as read-only or retryable. Calls share the dial of
-// the first one, and fail with it when its ctx ends. They dial again, as nothing was sent. Without our dial, an
-// end by a deadline looks like a server that is too slow, and they fail.
+// the first one, and fail with it when its ctx ends. They dial again, as nothing was sent. Without our dial
+// they fail: an end by a deadline looks like a server that is too slow, and one by cancellation, once there was an
+// answer, like credentials that could not be refreshed.
 func (e executor) Once(ctx context.Context, args ...any) (any, error) {
 	reply, err := e.send(ctx, args)
 	for range maxAbandoned {
@@ -270,7 +271,7 @@ func (e executor) pin(ctx context.Context, key string, fn func(driver.Conn) erro
 		}
 		own.giveBack()
 	}()
-	err = e.reach(ctx, func() error { return own.c.Do(patient(ctx), e.ping(c.key)).NonRedisError() })
+	err = c.reach(ctx, func() error { return own.c.Do(patient(ctx), e.ping(c.key)).NonRedisError() })
 	if err != nil {
 		c.broken = true
 		return err
@@ -297,11 +298,11 @@ func dedicate(ctx context.Context, left *atomic.Int32, from client.Client) (take
 		c, release := from.Dedicate()
 		return taken{c, release}, nil
 	}, taken.giveBack)
-	if err != nil {
-		return taken{}, driver.Kind("pool_exhausted", true, fmt.Errorf(
-			"the pool for blocking commands gave no connection (%w): give the locks a client of their own, or make the pool larger (BlockingPoolSize)", err))
+	if err == nil || errors.Is(err, context.Canceled) {
+		return t, err
 	}
-	return t, nil
+	return taken{}, driver.Kind("pool_exhausted", true, fmt.Errorf("the pool for blocking commands gave no connection (%w): "+
+		"unless the server does not answer, give the locks a client of their own, or make the pool larger (BlockingPoolSize)", err))
 }
 
 type conn struct {
@@ -374,7 +375,7 @@ func (e executor) unopened(ctx context.Context, err error) error {
 		e.closed.Store(true)
 		err = driver.Kind("closed", false, err)
 	// What is left of these is not ours: the call that was connecting has ended, or the connection
-	// took too long. No connection that is open fails with Canceled.
+	// took too long. No connection that is open fails with Canceled, unless AuthCredentialsFn does.
 	case !ended && (isGivenUp(err) || errors.Is(err, context.Canceled)):
 		err = driver.Kind("abandoned", true, errAbandoned)
 	case errors.Is(err, client.ErrNoCache): // the server refused CLIENT TRACKING

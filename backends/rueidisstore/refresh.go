@@ -67,7 +67,7 @@ func (e executor) ping(key string) client.Completed {
 
 // unclear is told without what it says of the outcome.
 func unclear(told error) error {
-	text, _, _ := strings.Cut(told.Error(), "; nothing was sent")
+	text := strings.Replace(told.Error(), "; nothing was sent", "", 1)
 	if w, ok := errors.AsType[*driver.WireError](told); ok {
 		text = w.Err.Error()
 	}

@@ -156,7 +156,8 @@ func (s *subscription) answered(r request, result client.RedisResult) bool {
 	return false
 }
 
-// reason is why the connection has ended: nothing is lost if that was a refresh of credentials. A client that is closed says the same of all its connections.
+// reason is why the connection has ended: nothing is lost if that was a refresh of credentials. A client that is
+// closed says the same of all its connections.
 func (s *subscription) reason(err error) error {
 	if s.over.Load() {
 		return errEnded

@@ -79,7 +79,6 @@ func TestANumberIsThatOfTheEpoch(t *testing.T) {
 	})
 }
 
-// A reader that asks after a writer waits, although other readers hold the lock.
 // Whoever resumes a reader is a reader: as a writer it would write beside the readers.
 func TestATicketIsForItsOwnSide(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
@@ -106,6 +105,7 @@ func TestATicketIsForItsOwnSide(t *testing.T) {
 	})
 }
 
+// A reader that asks after a writer waits, although other readers hold the lock.
 func TestReadersWithoutAGapDoNotStarveAWriter(t *testing.T) {
 	beneath.InFakeTime(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		a, b, c := newFleet(store), newFleet(store), newFleet(store)

@@ -47,4 +47,4 @@ func Await[T any](ctx context.Context, left *atomic.Int32, get func() (T, error)
 const maxLeft = 256
 
 // ErrLeft is the error of a call that was not begun.
-var ErrLeft = errors.New(fmt.Sprint(maxLeft, " calls that were given up have not returned"))
+var ErrLeft = errors.New(fmt.Sprint(maxLeft, " calls whose ctx has ended still wait for a connection"))

@@ -55,7 +55,8 @@ type Pipeliner interface {
 
 	// Lane returns a comparable value for the server that a command goes to; nil if there is only
 	// one server. Commands of different lanes share no round trip, so a server that hangs delays
-	// only its own commands. It is kept for good, with all that it refers to. Args are those of a script, or of a command whose key comes first.
+	// only its own commands. It is kept for good, with all that it refers to. Args are those of a
+	// script, or of a command whose key comes first.
 	Lane(ctx context.Context, args []any) any
 }
 

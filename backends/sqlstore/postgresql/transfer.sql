@@ -37,10 +37,10 @@ BEGIN
   outcome := 1;
 END $$;
 
--- transfer_hold does the same for a hold of the group its, which keeps its slot. The results are those of enter;
--- an outcome of 5 is a hold of another group. Without its, as programs of version 1 call it, any group will do.
+-- transfer_hold does the same for a hold, which keeps its slot. The results are those of enter; an outcome of 5
+-- is a hold of another group than wanted. With NULL, as programs of version 1 call it, any group will do.
 CREATE OR REPLACE FUNCTION lockstep.transfer_hold(
-  k bytea, from_token bytea, to_token bytea, us bigint, numbered boolean, its bytea,
+  k bytea, from_token bytea, to_token bytea, us bigint, numbered boolean, wanted bytea,
   OUT outcome int, OUT number bigint, OUT left_us bigint, OUT holds bigint, OUT slot int
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,7 +68,7 @@ BEGIN
   IF NOT there AND NOT EXISTS (SELECT FROM lockstep.hold AS h WHERE h.key = k AND h.token = from_token) THEN
     RETURN;
   END IF;
-  IF r.value <> its THEN
+  IF r.value <> wanted THEN
     outcome := 5;
     RETURN;
   END IF;

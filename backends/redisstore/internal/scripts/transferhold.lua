@@ -14,7 +14,7 @@ if not there and not from then
   return {0, 0, holds, 0, ''}
 end
 if group ~= ARGV[5] then
-  return redis.error_reply('LOCKSTEP another strategy took this lock, or the other side of a read-write lock: go on with it by the one that took it')
+  return redis.error_reply('LOCKSTEP another strategy, or the other side of a read-write lock, took this lock: resume it with that one')
 end
 local number, problem = draw(there or holds > 1, ARGV[4])
 if problem then
