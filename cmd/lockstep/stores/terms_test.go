@@ -17,8 +17,8 @@ import (
 var goNames = regexp.MustCompile(`\b(redisstore|sqlstore|pgxstore|etcd|natsstore|redlock|locker|goredis|Store|tls|sql|nats)\.[A-Z]\w+|\bWith(out)?[A-Z]\w+|(^|[^` + "`" + `])\bInstall\b|\bDSN\b|\bin Endpoints\b`)
 
 // unseen are texts that the command never shows: it gives no nil, opens its clients by Open, gives each MySQL
-// server its address, and leaves drift and node limit as they are.
-var unseen = regexp.MustCompile(`is nil$|use Open, or Quarantine of the adapter$|redlock\.With(Drift|NodeLimit)|sqlstore\.WithAddress\)$`)
+// server its address, makes connections that hear themselves, and leaves drift and node limit as they are.
+var unseen = regexp.MustCompile(`is nil$|use Open, or Quarantine of the adapter$|redlock\.With(Drift|NodeLimit)|sqlstore\.WithAddress\)$|nats\.NoEcho`)
 
 // Users of the command have flags and the parameters of a URL, and no code. The texts are read from the source
 // of the stores, so a new one needs a term.
