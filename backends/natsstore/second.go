@@ -97,7 +97,7 @@ type dialer struct {
 	left *atomic.Int32 // calls that were given up, and have not returned
 }
 
-const maxLeft = 8
+const maxLeft = 64
 
 func (d dialer) Dial(network, addr string) (net.Conn, error) {
 	if d.left.Load() >= maxLeft {
