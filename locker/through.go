@@ -141,7 +141,7 @@ func (c *callContext) takes(lease contract.Lease) {
 	c.handed = append(c.handed, lease)
 }
 
-// refuses takes one of them off the list, whoever has it then. It is false if the list has no such lease.
+// refuses takes the lease off the list. It is false if the list has no such lease.
 func (c *callContext) refuses(token string) bool {
 	if c == nil {
 		return false

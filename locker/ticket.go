@@ -124,8 +124,8 @@ func (h *hold) give() bool {
 // old hold too, as soon as the nodes to which nothing was sent are fewer than a quorum: then the error
 // matches ErrLost in any case.
 //
-// A ticket of a reader of package rwlock is for the Client of readers, and that of a writer for that of
-// writers. With the other one the error is permanent, and the ticket is as good as before.
+// A ticket of package rwlock is resumed by a Client of its own side, readers or writers. With the other side
+// the error is permanent, and the ticket is as good as before.
 //
 // A strategy that can't take over a lock returns a permanent error that matches
 // [errors.ErrUnsupported]: the legacy recipes, and redlock.NewFenced. Under redlock.New the hold moves on

@@ -218,7 +218,7 @@ func Open(config clientv3.Config, opts ...Option) (*Store, *clientv3.Client, err
 // New returns a store that uses the client. The caller closes the client. Unless the client has a Logger,
 // it writes a line to standard error for each call whose ctx ends. No error says why no member could be
 // reached, and a call that was not sent is unknown: see [Open]. For an embedded server, use a client with its
-// address: the store needs a connection, which that of package v3client has not.
+// address: the store needs a connection, and a client of package v3client has none.
 func New(client *clientv3.Client, opts ...Option) *Store {
 	s := &Store{client: client, config: config{prefix: "lockstep/", maxTTL: backends.DefaultMaxTTL}}
 	s.uses.note() // the connections are new, most likely

@@ -97,7 +97,7 @@ type dialer struct {
 	left *atomic.Int32 // calls that were given up, and have not returned
 }
 
-const maxLeft = 64
+const maxLeft = 64 // more than the servers of a list; further dials fail at once
 
 func (d dialer) Dial(network, addr string) (net.Conn, error) {
 	if d.left.Load() >= maxLeft {
@@ -129,7 +129,7 @@ func (d dialer) Dial(network, addr string) (net.Conn, error) {
 	}
 }
 
-// SkipTLSHandshake is that of the dialer of the application, for which the client library asks.
+// SkipTLSHandshake asks the dialer of the application. The client library calls it.
 func (d dialer) SkipTLSHandshake() bool {
 	s, ok := d.CustomDialer.(interface{ SkipTLSHandshake() bool })
 	return ok && s.SkipTLSHandshake()

@@ -79,7 +79,7 @@ func TestANumberIsThatOfTheEpoch(t *testing.T) {
 	})
 }
 
-// Whoever resumes a reader is a reader: as a writer it would write beside the readers.
+// A reader that is resumed stays a reader: as a writer, it would write beside other readers.
 func TestATicketIsForItsOwnSide(t *testing.T) {
 	beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
 		f := newFleet(store)

@@ -302,8 +302,8 @@ func NotSent(ctx context.Context, addr string, err error) error {
 	return err
 }
 
-// Repeated is err of a call that a library may have sent before: what the last try did not send, one before it may
-// have. An error reply to the last try stays as it is.
+// Repeated is err without its claim that nothing was sent: the library may have sent the call in an earlier
+// try. An error reply to the last try stays as it is.
 func Repeated(err error) error {
 	if w, ok := err.(*WireError); ok && w.NotSent { //nolint:errorlint // that one, as Fault has made it
 		unknown := *w

@@ -256,8 +256,8 @@ func (q *Quarantine) changed(e *endpoint, seen server) bool {
 }
 
 // joined tells whether the master of a new endpoint may be a node of a cluster that was restarted since q was
-// made, and begins its quarantine. It was started at start at the latest. A node that has two names is what it is
-// under the other one.
+// made, and begins its quarantine. It was started at start at the latest. A node that has two names has
+// one state.
 func (q *Quarantine) joined(e *endpoint, run string, start time.Time) bool {
 	for _, other := range q.endpoints {
 		if run != "" && other.last.run == run {
