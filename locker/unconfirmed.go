@@ -8,10 +8,14 @@ import (
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
-// unconfirmed is the error of an Unlock that waits no longer.
+// unconfirmed is the error of an Unlock that waits no longer. A loss before Unlock is one, whatever becomes of
+// the release of what is left.
 func (h *hold) unconfirmed(cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if lost, ok := errors.AsType[*LostError](h.over.cause); ok {
+		return wrap("release", h.lease.Key, lost)
+	}
 	if cause != nil {
 		return &Error{Op: "release", Key: h.lease.Key, Err: &unconfirmedError{ends: h.keyEnds(), cause: cause, ctx: true}}
 	}

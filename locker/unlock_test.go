@@ -84,6 +84,30 @@ func TestUnlockReturnsWithItsCtxAndTheReleaseGoesOn(t *testing.T) {
 	})
 }
 
+// After the maximum hold, the lease is kept until Unlock, which sends the Release.
+func TestUnlockTellsALossWhileTheReleaseOfWhatIsLeftHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, _ *locker.Client) {
+		l := mustLock(t, locker.New(s, locker.WithTTL(30*time.Second), locker.WithMaxHold(5*time.Second)), "key")
+		s.onRelease = func(context.Context) error { time.Sleep(3 * time.Second); return errors.New("dead") }
+		time.Sleep(6 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for call, ctx := range map[string]context.Context{"the first": ctx, "another": ctx} {
+			err := l.Unlock(ctx)
+			var lost *locker.LostError
+			if !errors.As(err, &lost) || lost.Reason != locker.LostMaxHold {
+				t.Errorf("%s Unlock while the Release hangs = %v; want the loss", call, err)
+			}
+		}
+		s.mu.Lock()
+		if len(s.releases) == 0 {
+			t.Error("no Release was sent, so the test shows nothing")
+		}
+		s.mu.Unlock()
+		time.Sleep(time.Hour) // until the Client gives it up
+	})
+}
+
 func TestUnlockTriesUntilTheLeaseEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		l := mustLock(t, c, "key", locker.WithTTL(5*time.Second))

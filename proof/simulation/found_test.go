@@ -31,12 +31,14 @@ func (p discovery) violatesNothing(t *testing.T) {
 // Each of these has found a defect that is mended now.
 func TestSchedulesThatHaveFoundADefectViolateNothing(t *testing.T) {
 	for _, p := range []discovery{
-		{"the release of a late grant waits behind one that hangs", "rwlock", Net, 440},                                         // NOGHOST
-		{"the release of a late grant waits behind one that hangs", "semaphore-limits", Net, 440},                               // NOGHOST
-		{"the release at the end of a minimum hold waits behind one that hangs", "redlock-5/4", Storm, 105},                     // NOGHOST
-		{"a lock with a minimum hold is handed over when its work has failed", "semaphore-limits", Storm, 86},                   // ONCE
-		{"a lock with a minimum hold is handed over when its work has failed", "semaphore-limits", Reboot, 604},                 // ONCE
-		{"a waiter with a reservation is refused, since others with a larger limit came after it", "semaphore-limits", None, 6}, // SEMLIVE
+		{"the release of a late grant waits behind one that hangs", "rwlock", Net, 440},                                          // NOGHOST
+		{"the release of a late grant waits behind one that hangs", "semaphore-limits", Net, 440},                                // NOGHOST
+		{"the release at the end of a minimum hold waits behind one that hangs", "redlock-5/4", Storm, 105},                      // NOGHOST
+		{"a lock with a minimum hold is handed over when its work has failed", "semaphore-limits", Storm, 86},                    // ONCE
+		{"a lock with a minimum hold is handed over when its work has failed", "semaphore-limits", Reboot, 604},                  // ONCE
+		{"a waiter with a reservation is refused, since others with a larger limit came after it", "semaphore-limits", None, 6},  // SEMLIVE
+		{"an Unlock whose ctx ends during the release after a loss does not tell the loss", "single", Ahead, 202611302046180064}, // LOSS
+		{"an Unlock whose ctx ends during the release after a loss does not tell the loss", "fair", Ahead, 202611302046180064},   // LOSS
 	} {
 		p.violatesNothing(t)
 	}
