@@ -75,22 +75,23 @@ type byHand struct{}
 // Eight extensions by hand, the maximum, are under way when the renewal has room at last.
 func TestALockInTheBacklogIsRenewedThoughItIsAlsoExtendedByHand(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		until := time.Now().Add(14 * time.Second)
+		var first atomic.Bool
+		first.Store(true)
 		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
-			if ctx.Value(byHand{}) != nil {
+			if first.Load() || ctx.Value(byHand{}) != nil {
 				<-ctx.Done()
 				return contract.Lease{}, ctx.Err()
 			}
-			time.Sleep(time.Until(until)) // and ignores its ctx
 			return next()
 		}
 		var held []*locker.Lock
-		for i := range 256 {
+		for i := range 1024 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
 		}
-		time.Sleep(time.Second)
+		time.Sleep(500 * time.Millisecond)
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
-		time.Sleep(12 * time.Second)
+		time.Sleep(10200 * time.Millisecond)
+		first.Store(false)
 		for range 8 {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), byHand{}, true), 3*time.Second)
@@ -121,12 +122,12 @@ func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 			return next()
 		}
 		var held []*locker.Lock
-		for i := range 256 {
+		for i := range 1024 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
 		}
-		time.Sleep(time.Second)
+		time.Sleep(500 * time.Millisecond)
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
-		time.Sleep(11 * time.Second)
+		time.Sleep(10200 * time.Millisecond)
 		if err := l.Extend(context.WithValue(t.Context(), byHand{}, true), time.Minute); err != nil {
 			t.Error(err)
 		}
@@ -153,18 +154,18 @@ func TestAnExtensionByHandMakesNoRoomForARenewal(t *testing.T) {
 		}
 		l := mustLock(t, c, "key", locker.WithTTL(time.Minute))
 		var held []*locker.Lock
-		for i := range 300 {
+		for i := range 1100 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
 		}
-		time.Sleep(12 * time.Second)
+		time.Sleep(10500 * time.Millisecond)
 		for range 10 {
 			if err := l.Extend(context.WithValue(t.Context(), byHand{}, true), time.Minute); err != nil {
 				t.Error(err)
 			}
 		}
 		synctest.Wait()
-		if n := renewals.Load(); n != 256 {
-			t.Errorf("%d renewals are under way; want 256", n)
+		if n := renewals.Load(); n != 1024 {
+			t.Errorf("%d renewals are under way; want 1024", n)
 		}
 		for _, l := range append(held, l) {
 			_ = l.Unlock(t.Context())
