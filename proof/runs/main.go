@@ -160,6 +160,8 @@ func command(args []string) []string {
 
 // test does one run of go test, with more variables in its environment.
 func test(ctx context.Context, args []string, variables string, f *follower) error {
+	ctx, stop := withDisk(ctx, disks(), diskFree)
+	defer stop()
 	cmd := exec.CommandContext(ctx, "go", command(args)...)
 	cmd.Env = append(os.Environ(), strings.Split(variables, "\n")...)
 	cmd.Stderr = os.Stderr
@@ -176,7 +178,7 @@ func test(ctx context.Context, args []string, variables string, f *follower) err
 	err = cmd.Wait()
 	f.used += used(cmd)
 	if err != nil {
-		return errors.Join(wrong, fmt.Errorf("go test %s: %w", strings.Join(args, " "), err))
+		return errors.Join(wrong, fmt.Errorf("go test %s: %w", strings.Join(args, " "), err), context.Cause(ctx))
 	}
 	return wrong
 }
