@@ -132,12 +132,7 @@ func (w *waiting) alone(req contract.Request, so *effort, now time.Time) *shared
 	if !w.ends || within < late {
 		return nil
 	}
-	if c := w.shared.Load(); c != nil && c.within == within && now.Before(c.until) {
-		return c
-	}
-	c := &sharedContext{until: now.Add(within / 8), deadline: now.Add(within), within: within, ledger: w.ledger}
-	w.shared.Store(c)
-	return c
+	return w.attempts.at(now, within, w.ledger)
 }
 
 // prompt asks on the goroutine of the caller.

@@ -57,9 +57,8 @@ func (c *holdContext) GoString() string { return c.String() }
 
 func (c *holdContext) Format(s fmt.State, verb rune) { printed.Format(s, verb, c) }
 
-// deadlineContext is what the first Release of a hold runs under. With [context.WithDeadline] and
-// [context.AfterFunc] a Lock and Unlock would take 1.2 to 1.4 times the CPU, and 13 allocations
-// instead of 6: see bench/regress/mechanisms.md.
+// deadlineContext is what the first Release of a hold runs under, if that has no sharedContext. See
+// bench/regress/mechanisms.md.
 type deadlineContext struct {
 	countedContext // of the ctx given to Lock
 	ctxEnd
@@ -80,17 +79,30 @@ type attemptContext struct {
 
 func (c *attemptContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
-// sharedContext is the ctx of the attempts that run on the goroutines of their callers: see
-// waiting.alone. Those that begin within a short time share one, which saves three allocations for
-// each. It has a timer only if somebody asks for its Done; until then, Err reads the clock.
+// sharedContext is the ctx of calls of a Locker whose calls end by themselves: the attempts that run on
+// the goroutines of their callers (see waiting.alone), and first Releases. Calls that begin within a short
+// time share one. It has a timer only if somebody asks for its Done; until then, Err reads the clock.
 type sharedContext struct {
 	ctxEnd
-	until    time.Time // for attempts that begin before
+	until    time.Time // for calls that begin before
 	deadline time.Time
-	within   time.Duration // from the first attempt to the deadline
+	within   time.Duration // from the first call to the deadline
 	ledger   *cleanup.Ledger
 	arming   sync.Once
 	armed    atomic.Bool
+}
+
+// contexts has the sharedContext for calls that begin now.
+type contexts struct{ last atomic.Pointer[sharedContext] }
+
+// at is a ctx that ends within that time from now, or up to an eighth of it sooner.
+func (s *contexts) at(now time.Time, within time.Duration, ledger *cleanup.Ledger) *sharedContext {
+	if c := s.last.Load(); c != nil && c.within == within && now.Before(c.until) {
+		return c
+	}
+	c := &sharedContext{until: now.Add(within / 8), deadline: now.Add(within), within: within, ledger: ledger}
+	s.last.Store(c)
+	return c
 }
 
 func (c *sharedContext) Deadline() (time.Time, bool) { return c.deadline, true }
@@ -110,7 +122,11 @@ func (c *sharedContext) arm() {
 		return
 	}
 	c.arming.Do(func() {
-		time.AfterFunc(time.Until(c.deadline), func() { c.end(context.DeadlineExceeded) })
+		if left := time.Until(c.deadline); left > 0 {
+			time.AfterFunc(left, func() { c.end(context.DeadlineExceeded) })
+		} else {
+			c.end(context.DeadlineExceeded)
+		}
 		c.armed.Store(true)
 	})
 }

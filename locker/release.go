@@ -151,17 +151,27 @@ func (h *hold) release() {
 // firstRelease sends Release under a deadline of its own. If that fails or takes long, the release
 // goes on in the background.
 func (h *hold) firstRelease(now time.Time) {
-	left := h.leaseNow().Expires.Sub(now)
-	limit := min(releaseLimit, left)
-	ctx := &deadlineContext{countedContext: countedContext{h.given, &h.client.ledger}, deadline: now.Add(limit)}
-	late := time.AfterFunc(min(lateAfter, left), func() { h.releaseIsLate(ctx) })
+	w, left := h.client.inner, h.leaseNow().Expires.Sub(now)
+	var ctx context.Context
+	var own *deadlineContext // nil: the ctx is shared, and ends by itself
+	if w.ends && left >= releaseLimit {
+		ctx = w.releases.at(now, releaseLimit, w.ledger).with(h.given)
+	} else {
+		own = &deadlineContext{countedContext: countedContext{h.given, w.ledger}, deadline: now.Add(min(releaseLimit, left))}
+		ctx = own
+	}
+	late := h.whenLate(min(lateAfter, left), own)
 	returned := false
 	defer func() {
-		if !late.Stop() {
+		if late.timer.Stop() {
+			late.hold, late.ctx = nil, nil
+			w.late.Put(late)
+		} else {
 			h.client.hung.Add(-1)
 		}
-		// for goroutines of the Locker that wait for its end
-		ctx.end(context.Canceled)
+		if own != nil {
+			own.end(context.Canceled) // for goroutines of the Locker that wait for its end
+		}
 		if !returned { // the Locker panics or ends the goroutine
 			h.settle(errNoAnswer)
 		}
@@ -173,10 +183,34 @@ func (h *hold) firstRelease(now time.Time) {
 	}
 }
 
-// releaseIsLate is called when the first Release takes long. Only then a second timer ends its ctx.
-func (h *hold) releaseIsLate(ctx *deadlineContext) {
+// lateRelease is a timer for a first Release. One that was stopped is used again, which saves three
+// allocations.
+type lateRelease struct {
+	timer *time.Timer
+	hold  *hold
+	ctx   *deadlineContext
+}
+
+func (h *hold) whenLate(d time.Duration, ctx *deadlineContext) *lateRelease {
+	l, used := h.client.inner.late.Get().(*lateRelease)
+	if !used {
+		l = &lateRelease{}
+	}
+	if l.hold, l.ctx = h, ctx; used {
+		l.timer.Reset(d)
+	} else {
+		l.timer = time.AfterFunc(d, l.over)
+	}
+	return l
+}
+
+// over is called when the first Release takes long. Only then a second timer ends a ctx of its own.
+func (l *lateRelease) over() {
+	h, ctx := l.hold, l.ctx
 	h.client.hung.Add(1)
-	time.AfterFunc(time.Until(ctx.deadline), func() { ctx.end(context.DeadlineExceeded) })
+	if ctx != nil {
+		time.AfterFunc(time.Until(ctx.deadline), func() { ctx.end(context.DeadlineExceeded) })
+	}
 	h.resend()
 }
 

@@ -28,8 +28,10 @@ type waiting struct {
 	server    func() string // that the Locker asks; empty: it does not tell
 	slowest   atomic.Int64  // the time.Duration that the slowest of the last answers took
 	ends      bool          // the calls of the Locker end by themselves: see package prompt
-	shared    atomic.Pointer[sharedContext]
-	timers    sync.Pool
+	attempts  contexts
+	releases  contexts
+	timers    sync.Pool // of attempts
+	late      sync.Pool // of *lateRelease
 
 	repeats repeats
 }
