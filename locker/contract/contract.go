@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -132,10 +133,8 @@ func ValidateKey(key string) error {
 	case !utf8.ValidString(key):
 		return outcome.Invalidf("key %q is not valid UTF-8", key)
 	}
-	for i := range len(key) {
-		if key[i] == 0 {
-			return outcome.Invalidf("key %q has a NUL at byte %d", key, i)
-		}
+	if i := strings.IndexByte(key, 0); i >= 0 {
+		return outcome.Invalidf("key %q has a NUL at byte %d", key, i)
 	}
 	return nil
 }
