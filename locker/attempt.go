@@ -61,21 +61,23 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 			return w.prompt(shared.with(ctx), ask, req, began)
 		}
 	}
-	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: began, within: w.patience(req, so), done: make(chan struct{}), err: errNoAnswer}
+	within := w.patience(req, so)
+	until := w.answerWithin(within + deadlineGrace)
+	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: began, within: within, done: until.done, err: errNoAnswer}
 	a.ctx.countedContext, a.ctx.deadline, a.ctx.said.scoped = countedContext{ctx, w.ledger}, a.began.Add(a.within), so.scoped
 	if end, ends := ctx.Deadline(); ends && end.Before(a.ctx.deadline) {
 		a.ctx.deadline = end
 	}
-	timer := w.timer(a.within + deadlineGrace)
-	defer func() { timer.Stop(); w.timers.Put(timer) }()
 	go a.run()
 	end := context.Canceled
 	select {
 	case <-a.done:
+		until.timer.Stop()
+		w.waits.Put(until)
 		so.hooks = a.ctx.said.hooks
 		return a.lease, a.result()
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-until.timer.C:
 		end = context.DeadlineExceeded
 	case <-limit.Done():
 		grace := time.NewTimer(answerGrace)
@@ -86,6 +88,7 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 		case <-grace.C:
 		}
 	}
+	until.timer.Stop()
 	if over := ctx.Err(); over != nil {
 		end = over
 	}
@@ -114,13 +117,19 @@ func (w *waiting) inTime(ctx context.Context, req contract.Request, lease contra
 	return lease, nil
 }
 
-// timer is one that an earlier attempt has used, if there is one: that saves three allocations.
-func (w *waiting) timer(d time.Duration) *time.Timer {
-	if t, ok := w.timers.Get().(*time.Timer); ok {
-		t.Reset(d)
-		return t
+// answerWait is what the caller of an attempt waits with. After an answer it is used again: that saves
+// four allocations.
+type answerWait struct {
+	timer *time.Timer
+	done  chan struct{} // has room for the one answer
+}
+
+func (w *waiting) answerWithin(d time.Duration) *answerWait {
+	if a, ok := w.waits.Get().(*answerWait); ok {
+		a.timer.Reset(d)
+		return a
 	}
-	return time.NewTimer(d)
+	return &answerWait{time.NewTimer(d), make(chan struct{}, 1)}
 }
 
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
@@ -209,7 +218,7 @@ func (a *attempt) answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
-	close(a.done)
+	a.done <- struct{}{}
 	if a.err == nil || errors.Is(a.err, ErrHeld) {
 		a.w.answeredIn(a.wait, time.Since(a.began))
 	}

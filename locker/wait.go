@@ -30,7 +30,7 @@ type waiting struct {
 	ends      bool          // the calls of the Locker end by themselves: see package prompt
 	attempts  contexts
 	releases  contexts
-	timers    sync.Pool // of attempts
+	waits     sync.Pool // of *answerWait
 	late      sync.Pool // of *lateRelease
 
 	repeats repeats
