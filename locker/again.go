@@ -48,7 +48,7 @@ func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *e
 
 // again asks err for a method Again() bool.
 func again(err error) bool {
-	if err == nil {
+	if err == nil || errors.Is(err, ErrHeld) { // an answer: errors.As takes long to look for a method
 		return false
 	}
 	var a interface{ Again() bool }
