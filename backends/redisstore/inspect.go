@@ -11,7 +11,7 @@ import (
 
 // What people are told is read by scripts that write nothing:
 //
-//	Inspect  EVALSHA inspect.lua   TYPE, PTTL and GET or ZRANGEBYSCORE of the lock; its queue, reservations and counter
+//	Inspect  EVALSHA inspect.lua   TYPE, PTTL and GETRANGE or ZRANGEBYSCORE of the lock; its queue, reservations and counter
 //	List     SCAN                  on one server, and Inspect of each key that it finds
 //	Evict    EVALSHA evict.lua     SET, or ZADD and ZREM, of a value that is nobody's token; DEL or ZREM as in a release
 

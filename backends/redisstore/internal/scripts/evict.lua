@@ -6,10 +6,10 @@
 -- ARGV[4] the channel of those that watch  ARGV[5] how long a reservation lasts, in ms
 -- ARGV[6] empty if PUBLISH does not count all receivers
 -- 1 evicted, 0 there is no such token, 2 it may be no lock
-if redis.call('TYPE', KEYS[1]).ok ~= 'zset' then
-  local value = redis.call('GET', KEYS[1]) -- GET is an error for any other type
-  local left = redis.call('PTTL', KEYS[1])
-  if not value or left == -2 or printOf(value) ~= ARGV[1] or string.sub(value, 1, #reserved) == reserved then
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind ~= 'zset' then
+  local value, left = textOf(kind), redis.call('PTTL', KEYS[1])
+  if left == -2 or printOf(value) ~= ARGV[1] or string.sub(value, 1, #reserved) == reserved then
     return 0
   end
   if ARGV[3] == '' and not isToken(value) or left == -1 and not (ARGV[3] ~= '' and ARGV[2] == '') then

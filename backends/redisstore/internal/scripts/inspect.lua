@@ -8,7 +8,7 @@
 --   {{label, print, 1 if it is a token, score}, ...} of the holds
 --   how many holds there are
 --   their group
---   1 if the sorted set is no lock
+--   1 if the sorted set is no lock: then without holds
 --   how many reservations there are
 --   {label, ...} of the waiters in the queue
 --   how many waiters there are
@@ -23,13 +23,16 @@ local function tell(token, score)
 end
 
 local kind, value, holds, many, group, foreign = redis.call('TYPE', KEYS[1]).ok, '', {}, 0, '', 0
+local left = redis.call('PTTL', KEYS[1])
 if kind ~= 'zset' then
-  value = redis.call('GET', KEYS[1]) or '' -- GET is an error for any other type
+  value = textOf(kind)
   local reserved = 'lockstep:reserved:' -- see queue.lua
   if string.sub(value, 1, #reserved) == reserved then
     kind = 'reserved'
   end
-else -- see holds.lua
+elseif left == -1 or redis.call('ZCOUNT', KEYS[1], '-inf', '(100000000000') > 0 then -- see holds.lua
+  foreign = 1 -- its members may be of any size
+else
   local list = redis.call('ZRANGEBYSCORE', KEYS[1], now, latest, 'WITHSCORES', 'LIMIT', 0, ARGV[1])
   for i = 1, #list, 2 do
     holds[#holds + 1] = tell(list[i], list[i + 1])
@@ -39,7 +42,6 @@ else -- see holds.lua
   if many > 0 and string.sub(last, 1, #mark) == mark then
     group = string.sub(last, #mark + 1)
   end
-  foreign = redis.call('ZCOUNT', KEYS[1], '-inf', '(100000000000') > 0 and 1 or 0
 end
 -- Waiters with a reservation are still in the queue: see place.lua.
 local reserved, has = redis.call('ZCOUNT', KEYS[3], now, '+inf'), {}
@@ -57,7 +59,7 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)) do
 end
 local late = redis.call('ZCOUNT', KEYS[2], '-inf', '(0') - reserved - (kind == 'reserved' and 1 or 0)
 return {
-  kind, redis.call('PTTL', KEYS[1]), tell(value), holds, many, group, foreign,
+  kind, left, tell(value), holds, many, group, foreign,
   reserved, queue, redis.call('ZCOUNT', KEYS[2], 0, '+inf') + math.max(late, 0),
   redis.call('GET', KEYS[4]) or '', now,
 }
