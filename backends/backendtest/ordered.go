@@ -331,6 +331,63 @@ var orderedSentences = []sentence{
 			}
 		})
 	}},
+	{otherKindSays, func(x *fixture) {
+		plain, ok := x.shared.(backends.QueuedStore)
+		if !ok {
+			return
+		}
+		soon := func(what string, call func() (backends.Result, error)) {
+			x.Helper()
+			x.eventually(what, life{latest: time.Now().Add(backends.Reservation + x.Resolution)}, func() bool {
+				res, err := call()
+				if err != nil {
+					x.Fatalf("%s = %+v, %v", what, res, err)
+				}
+				return res.OK
+			})
+		}
+		set := func(key, token, waiter string, inOrder bool) func() (backends.Result, error) {
+			turn := backends.Turn{Waiter: waiter, InOrder: inOrder}
+			return func() (backends.Result, error) { return plain.SetNXQueued(x.Context(), key, token, x.long, turn) }
+		}
+		for name, a := range map[string]backends.Admission{"in order": writes, "as it comes": {Group: "write", Limit: 1}} {
+			enter := func(key, token string) func() (backends.Result, error) {
+				return func() (backends.Result, error) { return x.shared.Enter(x.Context(), key, token, x.long, a) }
+			}
+			key := x.key("for a value, " + name)
+			soon("SetNXQueued", set(key, "before", "", false))
+			if res, err := set(key, "theirs", x.newWaiter(key).name, false)(); err != nil || res.OK {
+				x.Fatalf("SetNXQueued = %+v, %v; want it held", res, err)
+			}
+			x.outside.Delete(key) // its time is over
+			for _, token := range []string{"one", "two"} {
+				soon("Enter", enter(key, token))
+				w := x.waiters(key, a)[0]
+				x.leave(key, token)
+				soon("Enter of a waiter", func() (backends.Result, error) { return x.enterAs(w), nil })
+				x.leave(key, w.value())
+			}
+
+			key = x.key("for a hold, " + name)
+			soon("Enter", enter(key, "before"))
+			x.waiters(key, a)
+			x.outside.Delete(key)
+			for _, token := range []string{"one", "two"} {
+				soon("SetNXQueued", set(key, token, "", a.InOrder))
+				w := x.newWaiter(key)
+				if res, err := set(key, w.value(), w.name, a.InOrder)(); err != nil || res.OK || res.Position == 0 {
+					x.Fatalf("SetNXQueued of a waiter = %+v, %v; want it held, with a position", res, err)
+				}
+				if ok, err := plain.DeleteIf(x.Context(), key, token); err != nil || !ok {
+					x.Fatalf("DeleteIf = %v, %v; want true", ok, err)
+				}
+				soon("SetNXQueued of a waiter", set(key, w.value(), w.name, a.InOrder))
+				if ok, err := plain.DeleteIf(x.Context(), key, w.value()); err != nil || !ok {
+					x.Fatalf("DeleteIf = %v, %v; want true", ok, err)
+				}
+			}
+		}
+	}},
 	{"WatchQueued without a name, or with an @ in it, is a permanent error, and so is an attempt", func(x *fixture) {
 		for _, name := range []string{"", "a@b"} {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(x.Context()))
@@ -343,6 +400,8 @@ var orderedSentences = []sentence{
 		x.wantInvalid("Enter", err)
 	}},
 }
+
+const otherKindSays = "a waiter for a lock of the other kind, a value or a hold, keeps nobody out for longer than a reservation"
 
 // behindADeadHold makes a waiter stand behind a hold that ends after ttl, or later on a slow
 // machine, and behind those that live. The key begins with scene.

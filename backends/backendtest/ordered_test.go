@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -82,6 +83,34 @@ func (s *wakesOne) WatchQueued(ctx context.Context, key, waiter string, wake fun
 			wake()
 		}
 	})
+}
+
+// oneKind mistakes a waiter of one kind for one of the other kind. Its maps have the keys with waiters.
+type oneKind struct {
+	*memory.Store
+	forValues, forHolds map[string]bool
+}
+
+func (s oneKind) SetNXQueued(ctx context.Context, key, value string, ttl time.Duration, t backends.Turn) (backends.Result, error) {
+	if t.InOrder && s.forHolds[key] {
+		return backends.Result{Left: backends.Reservation}, nil
+	}
+	res, err := s.Store.SetNXQueued(ctx, key, value, ttl, t)
+	if res.Position > 0 && s.forValues != nil {
+		s.forValues[key] = true
+	}
+	return res, err
+}
+
+func (s oneKind) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+	res, err := s.Store.Enter(ctx, key, token, ttl, a)
+	if res.Position > 0 && s.forHolds != nil {
+		s.forHolds[key] = true
+	}
+	if err == nil && s.forValues[key] {
+		err = errors.New("a waiter without a group")
+	}
+	return res, err
 }
 
 var orderedDoubles = []broken[backends.OrderedStore]{
@@ -236,6 +265,20 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		bug:    "a writer has no limit",
 		breaks: "a writer is alone, however many readers and writers come at the same time",
 		store:  entering(func(a *backends.Admission) { a.Limit = 0 }),
+	},
+	{
+		bug:    "Enter cannot read a waiter for a value",
+		breaks: otherKindSays,
+		store: func(m *memory.Store) backends.OrderedStore {
+			return oneKind{Store: m, forValues: map[string]bool{}}
+		},
+	},
+	{
+		bug:    "a waiter for a hold stays the head for those of values",
+		breaks: otherKindSays,
+		store: func(m *memory.Store) backends.OrderedStore {
+			return oneKind{Store: m, forHolds: map[string]bool{}}
+		},
 	},
 	{
 		bug:    "any name is a name of a waiter",

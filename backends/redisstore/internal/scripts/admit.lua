@@ -6,9 +6,14 @@
 local queueing = #KEYS > 2
 
 -- A member of either set is the text waiter@limit@length@, then the group, then the channel of the
--- waiter's store. length is the length of the group.
+-- waiter's store. length is the length of the group. parse returns nothing for a waiter for a single
+-- lock, which is in the same queue: see queue.lua. Another strategy had the key then, and the waiter
+-- may be dead.
 local function parse(member)
   local waiter, limit, length, rest = string.match(member, '^([^@]*)@(%d+)@(%d+)@(.*)$')
+  if not waiter then
+    return
+  end
   length = tonumber(length)
   return waiter, tonumber(limit), string.sub(rest, 1, length), string.sub(rest, length + 1)
 end
@@ -43,13 +48,15 @@ end
 -- reservations that were made just now are over.
 local function remind(head)
   local waiter, _, _, channel = parse(head)
-  tell(channel, 'n' .. waiter .. '@')
+  if waiter then
+    tell(channel, 'n' .. waiter .. '@')
+  end
 end
 
 -- admit reserves room for waiters from the head of the queue on, for ms milliseconds or as long as
 -- each needs. It stops at the first waiter that does not fit, and returns that waiter. If it reaches
 -- me or the end of the line, it returns nil. A waiter whose message no client received loses its
--- position. In a cluster, PUBLISH counts only subscribers of the same node. Then counted is empty, and
+-- position, and so does a waiter for a single lock. In a cluster, PUBLISH counts only subscribers of the same node. Then counted is empty, and
 -- admit assumes that every message was received.
 local function admit(me, ms, counted)
   local given, head, i = 0, nil, 1
@@ -60,12 +67,12 @@ local function admit(me, ms, counted)
       break
     end
     local _, limit, its, channel = parse(head)
-    if not fits(its, limit) then
+    if limit and not fits(its, limit) then
       break
     end
     local score = tonumber(list[i + 1])
     redis.call('ZREM', KEYS[2], head)
-    local heard = tell(channel, 'R' .. #head .. '@' .. head)
+    local heard = limit and tell(channel, 'R' .. #head .. '@' .. head)
     if heard and (heard > 0 or counted == '') then
       late(head, score, list[i + 2])
       redis.call('ZADD', KEYS[3], string.format('%.0f', now + keepOf(score, ms)), head)
@@ -100,7 +107,7 @@ local function room(channel, ms, counted)
   end
   for _, it in ipairs(reserved == 0 and lates(8) or {}) do
     local _, _, _, its = parse(it)
-    if tell(its, 'R' .. #it .. '@' .. it) == 0 and counted ~= '' then
+    if not its or tell(its, 'R' .. #it .. '@' .. it) == 0 and counted ~= '' then
       redis.call('ZREM', KEYS[2], it)
     end
   end

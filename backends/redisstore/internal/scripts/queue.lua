@@ -9,10 +9,11 @@
 local reserved = 'lockstep:reserved:'
 
 -- send sends a message for a waiter to the waiter's store. It returns how many clients received the
--- message, or false if the channel is not permitted.
+-- message, or false if the channel is not permitted. It is false too for a waiter for a shared hold,
+-- which is in the same queue: see admit.lua. Another strategy had the key then.
 local function send(kind, member)
   local waiter, channel = string.match(member, '^([^@]*)@(.*)$')
-  local heard = channel and redis.pcall('PUBLISH', channel, kind .. waiter .. '@' .. KEYS[1])
+  local heard = channel and not string.match(channel, '^%d+@%d+@') and redis.pcall('PUBLISH', channel, kind .. waiter .. '@' .. KEYS[1])
   return type(heard) == 'number' and heard
 end
 
