@@ -534,6 +534,33 @@ var sharedConcurrencySentences = []sentence{
 			}
 		}
 	}},
+	{"of callers that enter at the same time as many are granted as the limit says, each with a slot of its own", func(x *fixture) {
+		const limit = 3
+		for _, a := range []backends.Admission{{Group: "g", Limit: limit}, slotted(limit)} {
+			key := x.key(fmt.Sprint("k", a.Slots))
+			var mu sync.Mutex
+			var counts, slots []int
+			together(callers, func(i int) {
+				res, err := x.shared.Enter(x.Context(), key, fmt.Sprint("token", i), x.long, a)
+				if err != nil {
+					x.Errorf("Enter: %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if res.OK {
+					counts, slots = append(counts, res.Holds), append(slots, res.Slot)
+				}
+			})
+			slices.Sort(counts)
+			slices.Sort(slots)
+			if all := []int{1, 2, limit}; !slices.Equal(counts, all) {
+				x.Fatalf("a limit of %d: %d of %d callers were granted, with Holds %v; want %v", limit, len(counts), callers, counts, all)
+			}
+			if all := []int{0, 1, limit - 1}; a.Slots && !slices.Equal(slots, all) {
+				x.Fatalf("the slots are %v; want %v", slots, all)
+			}
+		}
+	}},
 	{"holds of one owner that enter at the same time all count", func(x *fixture) {
 		for round := range rounds {
 			key := x.key(fmt.Sprint("round", round))

@@ -698,6 +698,38 @@ var sharedManyDoubles = []broken[backends.SharedStore]{
 		}),
 	},
 	{
+		bug:    "Enter counts the holds of a limit of several, and adds its own later",
+		breaks: "of callers that enter at the same time as many are granted as the limit says, each with a slot of its own",
+		store: looking(func(m *memory.Store, key string, a *backends.Admission) func(*backends.Result) {
+			if a.Slots {
+				return nil
+			}
+			limit := *a
+			a.Limit += callers
+			return func(res *backends.Result) { res.Room = limit.Room(res.Holds) }
+		}),
+	},
+	{
+		bug:    "Enter looks for a slot, and takes it later",
+		breaks: "of callers that enter at the same time as many are granted as the limit says, each with a slot of its own",
+		store: looking(func(m *memory.Store, key string, a *backends.Admission) func(*backends.Result) {
+			taken, slot := map[int]bool{}, 0
+			state, _ := m.Inspect(background, key)
+			for _, h := range state.Holds {
+				taken[h.Slot] = true
+			}
+			for taken[slot] {
+				slot++
+			}
+			slots := a.Slots
+			return func(res *backends.Result) {
+				if slots {
+					res.Slot = slot
+				}
+			}
+		}),
+	},
+	{
 		bug:    "holds are counted after the call",
 		breaks: "holds of one owner that enter at the same time all count",
 		store: badEnter(func(m *memory.Store) enterFunc {
@@ -725,6 +757,26 @@ var sharedManyDoubles = []broken[backends.SharedStore]{
 		breaks: "concurrent Enter and Leave calls of different holds do not affect each other",
 		store:  func(m *memory.Store) backends.SharedStore { return rewrites{remember(m)} },
 	},
+}
+
+// looking is a store whose Enter looks at a key with room, may change what it asks for, and acts later.
+func looking(look func(m *memory.Store, key string, a *backends.Admission) func(*backends.Result)) func(*memory.Store) backends.SharedStore {
+	return badEnter(func(m *memory.Store) enterFunc {
+		return func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+			state, err := m.Inspect(ctx, key)
+			if err != nil || state.Foreign || a.Limit < 2 || a.Validate() != nil || state.Holding >= a.Limit ||
+				state.Holding > 0 && state.Group != a.Group || holds(m, key, token) {
+				return m.Enter(ctx, key, token, ttl, a)
+			}
+			act := look(m, key, &a)
+			time.Sleep(leap)
+			res, err := m.Enter(ctx, key, token, ttl, a)
+			if act != nil && res.OK {
+				act(&res)
+			}
+			return res, err
+		}
+	})
 }
 
 // rewrites is a store whose Leave writes back the holds that it has read before.

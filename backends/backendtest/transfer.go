@@ -42,6 +42,17 @@ var transferSentences = []sentence{
 		x.transferNot(free, "old", "new")
 		x.wantNothing(free)
 	}},
+	{"Transfer from a value that has ended changes nothing, whether the key is free or has a new holder", func(x *fixture) {
+		key, free := x.key("k"), x.key("free")
+		x.grant(key, "old", 10*time.Millisecond)
+		x.endOf(free, x.grant(free, "old", 10*time.Millisecond))
+		x.transferNot(free, "old", "new")
+		x.wantNothing(free)
+		x.endOf(key, life{latest: time.Now()})
+		l := x.grant(key, "next", x.long)
+		x.transferNot(key, "old", "new")
+		x.wantValue(key, "next", l)
+	}},
 	{"after Transfer the old value neither extends nor removes the key, and moves it no more", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "old", x.long)
@@ -152,16 +163,91 @@ var transferSentences = []sentence{
 		}
 		key, free := x.key("k"), x.key("free")
 		x.admit(key, "another", x.long, backends.Admission{}, 1, -1)
-		for key, holds := range map[string]int{key: 1, free: 0} {
-			res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, "", false)
-			if err != nil || res.OK || res.Holds != holds {
-				x.Errorf("TransferHold = %+v, %v; want it refused beside %d holds", res, err, holds)
-			}
-		}
+		x.transferHoldNot(key, "old", "new", 1)
+		x.transferHoldNot(free, "old", "new", 0)
 		x.leave(key, "another")
 		for _, key := range []string{key, free} {
 			x.admit(key, "next", x.long, backends.Admission{Limit: 1}, 1, 0)
 		}
+	}},
+	{"TransferHold from a hold that has ended changes nothing, whether the key is free, has a new holder or another hold", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, beside, free, one, two := x.key("k"), x.key("beside"), x.key("free"), backends.Admission{Limit: 1}, backends.Admission{Limit: 2}
+		x.admit(beside, "other", x.long, two, 1, 1)
+		x.admit(beside, "old", 10*time.Millisecond, two, 0, 0)
+		x.admit(key, "old", 10*time.Millisecond, one, 1, 0)
+		l := x.admit(free, "old", 10*time.Millisecond, one, 1, 0)
+		x.endOf(free, l)
+		time.Sleep(time.Until(l.latest.Add(x.tolerance()))) // without a call that would remove the hold
+		x.transferHoldNot(free, "old", "new", 0)
+		x.wantNothing(free)
+		x.transferHoldNot(beside, "old", "new", 1)
+		x.admit(beside, "next", x.long, two, 2, 0)
+		x.endOf(key, life{latest: time.Now()})
+		x.admit(key, "next", x.long, one, 1, 0)
+		x.transferHoldNot(key, "old", "new", 1)
+		x.renew(key, "next", x.long)
+		x.admitNot(key, "third", one, 1)
+	}},
+	{"of concurrent TransferHolds from one hold exactly one is granted", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, a := x.key("k"), backends.Admission{Group: "group", Limit: 2}
+		x.admit(key, "old", x.long, a, 1, 1)
+		x.admit(key, "other", x.long, a, 2, 0)
+		var granted atomic.Int32
+		together(8, func(i int) {
+			res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", fmt.Sprint("new ", i), x.long, a.Group, false)
+			if err != nil {
+				x.Errorf("TransferHold: %v", err)
+			}
+			if res.OK {
+				granted.Add(1)
+			}
+		})
+		if n := granted.Load(); n != 1 {
+			x.Errorf("%d were granted", n)
+		}
+		x.admitNot(key, "third", a, 2)
+	}},
+	{"a TransferHold with a bad ttl or a ctx that is done, or of a value of another type, changes nothing", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key, other, lock, foreign := x.key("k"), x.key("other"), x.key("lock"), x.key("foreign")
+		move := func(ctx context.Context, key string, ttl time.Duration) (backends.Result, error) {
+			return x.holdTransfers.TransferHold(ctx, key, "old", "new", ttl, "", false)
+		}
+		l := x.admit(key, "old", x.long, backends.Admission{}, 1, -1)
+		x.done("TransferHold", func(ctx context.Context) error {
+			_, err := move(ctx, key, 2*x.long)
+			return err
+		})
+		for _, ttl := range []time.Duration{-x.long, 0, time.Millisecond - 1, x.MaxTTL + time.Millisecond} {
+			_, err := move(x.Context(), key, ttl)
+			x.wantPermanent(fmt.Sprintf("TransferHold for %v", ttl), err)
+		}
+		x.wantLife(key, l)
+		x.renewNot(key, "new", x.long)
+		x.leave(key, "old")
+		x.outside.SetOther(other)
+		x.outside.Set(lock, "old", 0)
+		for key, value := range map[string]string{other: "", lock: "old"} {
+			_, err := move(x.Context(), key, x.long)
+			x.wantPermanent("TransferHold of another type", err)
+			if !errors.Is(err, backends.ErrWrongType) {
+				x.Errorf("TransferHold of another type: %v", err)
+			}
+			x.wantForever(key, value)
+		}
+		x.setShared(foreign)
+		if res, err := move(x.Context(), foreign, x.long); err != nil || res.OK {
+			x.Errorf("TransferHold of a value without expiry = %+v, %v; want it refused", res, err)
+		}
+		x.wantForever(foreign, "")
 	}},
 	{"TransferHold to another group is a permanent error that matches ErrOtherGroup, and changes nothing", func(x *fixture) {
 		if x.shared == nil {
@@ -229,11 +315,14 @@ func (x *fixture) transfer(key, from, value string, ttl time.Duration) life {
 	return life{began.Add(ttl), time.Now().Add(ttl)}
 }
 
-// transferNot calls Transfer, which must not find from.
+// transferNot calls Transfer, with and without a number, which must not find from.
 func (x *fixture) transferNot(key, from, value string) {
 	x.Helper()
-	if res, err := x.transfers.Transfer(x.Context(), key, from, value, x.long, false); err != nil || res.OK {
-		x.Fatalf("Transfer(%.60q, %.60q, %.60q) = %+v, %v; want it refused", key, from, value, res, err)
+	for _, numbered := range []bool{false, x.numbers != nil} {
+		res, err := x.transfers.Transfer(x.Context(), key, from, value, x.long, numbered)
+		if err != nil || res.OK || res.Fence != 0 {
+			x.Fatalf("Transfer(%.60q, %.60q, %.60q, numbered: %v) = %+v, %v; want it refused", key, from, value, numbered, res, err)
+		}
 	}
 }
 
@@ -251,6 +340,17 @@ func (x *fixture) wantTransferHold(key, from, token string, ttl time.Duration, a
 	x.Helper()
 	if res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, ttl, a.Group, false); err != nil || !res.OK {
 		x.Fatalf("TransferHold(%.60q, %.60q, %.60q) = %+v, %v; want it granted", key, from, token, res, err)
+	}
+}
+
+// transferHoldNot calls TransferHold, with and without a number, which must not find from beside so many holds.
+func (x *fixture) transferHoldNot(key, from, token string, holds int) {
+	x.Helper()
+	for _, numbered := range []bool{false, true} {
+		res, err := x.holdTransfers.TransferHold(x.Context(), key, from, token, x.long, "", numbered)
+		if err != nil || res.OK || res.Holds != holds || res.Fence != 0 {
+			x.Fatalf("TransferHold(%.60q, %.60q, %.60q, numbered: %v) = %+v, %v; want it refused beside %d holds", key, from, token, numbered, res, err, holds)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,6 +66,67 @@ func reenter(m *memory.Store, a backends.Admission) holdFunc {
 	}
 }
 
+// outliving is a store that moves a value or a hold which has ended, if value or hold says so of the state of the key.
+type outliving struct {
+	*memory.Store
+	value, hold func(backends.State) bool
+	live        *sync.Map // the values and holds that no call has ended
+}
+
+func never(backends.State) bool    { return false }
+func isFree(s backends.State) bool { return s.Holding == 0 }
+func isHeld(s backends.State) bool { return s.Holding > 0 }
+
+func outlive(value, hold func(backends.State) bool) func(*memory.Store) backends.TransferStore {
+	return func(m *memory.Store) backends.TransferStore { return outliving{m, value, hold, new(sync.Map)} }
+}
+
+func (l outliving) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	res, err := l.Store.SetNX(ctx, key, value, ttl)
+	if res.OK {
+		l.live.Store(key+value, true)
+	}
+	return res, err
+}
+
+func (l outliving) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+	res, err := l.Store.Enter(ctx, key, token, ttl, a)
+	if res.OK {
+		l.live.Store(key+token, true)
+	}
+	return res, err
+}
+
+func (l outliving) Leave(ctx context.Context, key, token string) (bool, error) {
+	l.live.Delete(key + token)
+	return l.Store.Leave(ctx, key, token)
+}
+
+func (l outliving) Transfer(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	res, err := l.Store.Transfer(ctx, key, from, to, ttl, numbered)
+	_, was := l.live.Load(key + from)
+	if state, _ := l.Inspect(ctx, key); err == nil && !res.OK && was && l.value(state) {
+		l.Set(key, to, ttl)
+		res = backends.Result{OK: true}
+	}
+	if res.OK {
+		l.live.Delete(key + from)
+	}
+	return res, err
+}
+
+func (l outliving) TransferHold(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+	res, err := l.Store.TransferHold(ctx, key, from, to, ttl, group, numbered)
+	_, was := l.live.Load(key + from)
+	if state, _ := l.Inspect(ctx, key); err == nil && !res.OK && was && l.hold(state) {
+		res, err = l.Store.Enter(ctx, key, to, ttl, backends.Admission{Group: group, Numbered: numbered})
+	}
+	if res.OK {
+		l.live.Delete(key + from)
+	}
+	return res, err
+}
+
 var transferDoubles = []broken[backends.TransferStore]{
 	{
 		bug:    "the value stays what it was",
@@ -121,6 +183,16 @@ var transferDoubles = []broken[backends.TransferStore]{
 				return m.Transfer(ctx, key, from, to, ttl, numbered)
 			}
 		}),
+	},
+	{
+		bug:    "a value that has ended is moved, if the key is free",
+		breaks: "Transfer from a value that has ended changes nothing, whether the key is free or has a new holder",
+		store:  outlive(isFree, never),
+	},
+	{
+		bug:    "a value that has ended is moved over the next holder",
+		breaks: "Transfer from a value that has ended changes nothing, whether the key is free or has a new holder",
+		store:  outlive(isHeld, never),
 	},
 	{
 		bug:    "the old value is accepted for ever",
@@ -233,6 +305,62 @@ var transferDoubles = []broken[backends.TransferStore]{
 		store: movingHolds(func(m *memory.Store) holdFunc {
 			return func(ctx context.Context, key, _, to string, ttl time.Duration, _ string, numbered bool) (backends.Result, error) {
 				return m.Enter(ctx, key, to, ttl, backends.Admission{Numbered: numbered})
+			}
+		}),
+	},
+	{
+		bug:    "a hold that has ended is moved, if the key is free",
+		breaks: "TransferHold from a hold that has ended changes nothing, whether the key is free, has a new holder or another hold",
+		store:  outlive(never, isFree),
+	},
+	{
+		bug:    "a hold that has ended is moved beside others",
+		breaks: "TransferHold from a hold that has ended changes nothing, whether the key is free, has a new holder or another hold",
+		store:  outlive(never, isHeld),
+	},
+	{
+		bug:    "it looks for the hold first, and moves it then",
+		breaks: "of concurrent TransferHolds from one hold exactly one is granted",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				found := holds(m, key, from)
+				time.Sleep(leap)
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
+				if err == nil && !res.OK && found {
+					return m.Enter(ctx, key, to, ttl, backends.Admission{Group: group, Numbered: numbered})
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "any ttl is good for a hold",
+		breaks: "a TransferHold with a bad ttl or a ctx that is done, or of a value of another type, changes nothing",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				return m.TransferHold(ctx, key, from, to, min(max(ttl, time.Millisecond), backends.DefaultMaxTTL), group, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "a ctx that is done is used for a hold",
+		breaks: "a TransferHold with a bad ttl or a ctx that is done, or of a value of another type, changes nothing",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				return m.TransferHold(context.WithoutCancel(ctx), key, from, to, ttl, group, numbered)
+			}
+		}),
+	},
+	{
+		bug:    "a value of another type is no hold",
+		breaks: "a TransferHold with a bad ttl or a ctx that is done, or of a value of another type, changes nothing",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
+				if errors.Is(err, backends.ErrWrongType) {
+					err = nil
+				}
+				return res, err
 			}
 		}),
 	},
