@@ -258,7 +258,7 @@ func TestARenewalThatWaitsForATransactionHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// holdsUpNoOther guards as many locks as there are transactions, and holds four more.
+// holdsUpNoOther lets each transaction lock the row of one lock, and holds four more.
 func holdsUpNoOther(
 	t testing.TB, ttl time.Duration, transactions int, over func(dsn string) (*sqlstore.PostgreSQL, func() (tx sqlstore.Executor, end func() error, err error)),
 ) {
@@ -287,7 +287,8 @@ func holdsUpNoOther(
 	for i, l := range guarded {
 		err := l.Extend(t.Context(), ttl)
 		if err == nil {
-			err = store.Guard(t.Context(), inTx[i], l.Lease())
+			var one int
+			err = inTx[i].Row(t.Context(), "SELECT 1 FROM lockstep.lock WHERE key = $1 FOR SHARE", []any{[]byte(l.Lease().Key)}, &one)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -382,12 +383,19 @@ func TestACallThatMeetsALockedRowLeavesNoErrorInTheLog(t *testing.T) {
 	if guard, err = pool.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A foreign key to the row does this. It keeps no update waiting.
+	// A foreign key to the row, and Guard, do this. It keeps no renewal waiting.
 	if _, err := guard.Exec(t.Context(), "SELECT FROM lockstep.lock FOR KEY SHARE"); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := store.ExpireIf(t.Context(), "lock", "token", life); !ok || err != nil {
-		t.Errorf("ExpireIf of a row whose key is shared = %v, %v", ok, err)
+	for name, waits := range map[string]bool{"ExpireIf": false, "Renew": false, "DeleteIf": true, "Leave": true} {
+		ctx, cancel := t.Context(), context.CancelFunc(func() {})
+		if waits {
+			ctx, cancel = context.WithTimeout(ctx, 700*time.Millisecond)
+		}
+		if ok, err := calls[name](ctx, "lock", "holds"); ok == waits || errors.Is(err, context.DeadlineExceeded) != waits {
+			t.Errorf("%s of a row whose key is shared = %v, %v", name, ok, err)
+		}
+		cancel()
 	}
 	if err := guard.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -54,10 +54,13 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// expire ends the life of a key, unless its row is locked for long.
+// expire ends the life of a key as a call does, unless its row is locked for long.
 func expire(t *testing.T, pool *pgxpool.Pool, key string) error {
 	return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = 100")
+		if err == nil {
+			_, err = tx.Exec(t.Context(), "SELECT FROM lockstep.lock WHERE key = $1 FOR UPDATE", []byte(key))
+		}
 		if err == nil {
 			_, err = tx.Exec(t.Context(), "UPDATE lockstep.lock SET expires = '-infinity' WHERE key = $1", []byte(key))
 		}

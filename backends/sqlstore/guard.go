@@ -16,9 +16,10 @@ import (
 // one that has lost it can't commit behind the other. Unlike a number, this needs no column in the tables
 // of the application.
 //
-// Call Guard as the last statement before Commit, since a renewal and a release of the lease wait for the
-// end of tx. If the lease has ended, the error matches [locker.ErrLost]: roll tx back. With an isolation
-// level above READ COMMITTED, Guard fails with a conflict if the lease was renewed since tx began.
+// Call Guard as the last statement before Commit, since a release, an eviction and, of a shared key, each
+// call that enters or leaves wait for the end of tx. A renewal does not. If the lease has ended, the error
+// matches [locker.ErrLost]: roll tx back. With an isolation level above READ COMMITTED, Guard may fail with a
+// conflict if such a call was made since tx began, or the lease was renewed after its end at that time.
 //
 //	tx, _ := db.BeginTx(ctx, nil)
 //	…                                                     // the work

@@ -211,8 +211,8 @@ func versionOfMySQL(there []part) int {
 }
 
 // Guard makes a transaction of the application depend on a lease, if both are in databases of one server. It
-// is [PostgreSQL.Guard]: call it as the last statement before Commit. A renewal and a release of the lease
-// wait for the end of tx. If the error is one of a conflict, roll tx back and try again.
+// is [PostgreSQL.Guard], but a renewal of the lease waits for the end of tx too: call it as the last statement
+// before Commit. If the error is one of a conflict, roll tx back and try again.
 func (s *MySQL) Guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return s.guard(ctx, tx, lease)
 }

@@ -148,7 +148,11 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 		}
 		err := c.Row(ctx, "SELECT outcome FROM lockstep.at_once('"+function+"',$1,$2,$3)", args, &outcome)
 		if told := postgresqlError(err); told != nil && (told.State == "42883" || told.State == "42501") {
-			err = c.Row(ctx, strings.Replace(holderAtOnce, "function", function, 1), args, &outcome)
+			strength := "UPDATE"
+			if first {
+				strength = "NO KEY UPDATE" // as at_once
+			}
+			err = c.Row(ctx, strings.NewReplacer("function", function, "STRENGTH", strength).Replace(holderAtOnce), args, &outcome)
 		}
 		if err == nil && outcome == rowLocked {
 			return errRowLocked{}
@@ -164,7 +168,7 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 // holderAtOnce does what lockstep.at_once does, but for a lock of the whole table, for which it waits. It is for
 // a schema that lacks at_once, and for a role that nobody has granted the right to call it since.
 const (
-	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR NO KEY UPDATE SKIP LOCKED)
+	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR STRENGTH SKIP LOCKED)
 	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1 AND (kind = 3 OR value = $2)) THEN lockstep.function($1,$2,$3) ELSE -1 END
 	FROM set_config('lock_timeout','1ms',true)`
 	rowLocked = -1

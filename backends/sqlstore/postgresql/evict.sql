@@ -7,10 +7,10 @@ DECLARE
   t    timestamptz;
   gone bytea;
 BEGIN
-  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
+  r := lockstep.alone(k);
   t := clock_timestamp();
   outcome := 0;
-  IF NOT FOUND OR r.kind IN (0, 2) OR r.expires <= t THEN
+  IF r.key IS NULL OR r.kind IN (0, 2) OR r.expires <= t THEN
     RETURN;
   END IF;
   IF r.kind = 1 THEN

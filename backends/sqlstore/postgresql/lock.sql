@@ -3,7 +3,27 @@
 -- function sees what others have committed before it.
 --
 -- A function that changes a key first locks the row of the key, so the changes of one key have an order.
--- One that ends a lock or a hold also changes that row: guard counts on it.
+-- One that ends a lock or a hold locks it by alone and changes it: guard counts on both.
+
+-- alone locks the row of a key, if there is one, FOR UPDATE: it waits for guards, which an UPDATE without a
+-- change of the key does not. The server lets a guard pass a call that waits for the row. So such a call asks
+-- for the turn of the key, and guards that come later wait behind it.
+CREATE OR REPLACE FUNCTION lockstep.alone(k bytea) RETURNS lockstep.lock LANGUAGE plpgsql AS $$
+DECLARE
+  r lockstep.lock;
+BEGIN
+  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND AND EXISTS (SELECT FROM lockstep.lock WHERE key = k) THEN
+    PERFORM pg_advisory_xact_lock(lockstep.turn(k));
+    SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
+  END IF;
+  RETURN r;
+END $$;
+
+-- turn is the number of the advisory lock that puts guards and other calls in order.
+CREATE OR REPLACE FUNCTION lockstep.turn(k bytea) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT ('x' || encode(substring(sha256('lockstep '::bytea || k) FOR 8), 'hex'))::bit(64)::bigint
+$$;
 
 -- locked locks the row of a key, which it adds if it is missing: a new row has never expired. A call that
 -- adds a row pays for a sweep at its end: see tidy.
@@ -12,8 +32,8 @@ DECLARE
   r lockstep.lock;
 BEGIN
   LOOP
-    SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
-    IF FOUND THEN
+    r := lockstep.alone(k);
+    IF r.key IS NOT NULL THEN
       RETURN r;
     END IF;
     INSERT INTO lockstep.lock (key) VALUES (k) ON CONFLICT DO NOTHING;
@@ -139,6 +159,9 @@ END $$;
 -- release ends a lock. outcome as for extend.
 CREATE OR REPLACE FUNCTION lockstep.release(k bytea, token bytea, reservation bigint, OUT outcome int) LANGUAGE plpgsql AS $$
 BEGIN
+  IF EXISTS (SELECT FROM lockstep.lock WHERE key = k AND kind = 1 AND value = token) THEN
+    PERFORM lockstep.alone(k);
+  END IF;
   UPDATE lockstep.lock SET kind = 0, value = NULL, expires = clock_timestamp()
     WHERE key = k AND kind = 1 AND value = token AND expires > clock_timestamp();
   IF FOUND THEN
@@ -162,7 +185,8 @@ BEGIN
     RETURN;
   END;
   PERFORM set_config('lock_timeout', '1ms', true);
-  IF EXISTS (SELECT FROM lockstep.lock WHERE key = k FOR NO KEY UPDATE SKIP LOCKED)
+  IF (CASE WHEN call IN ('extend', 'renew') THEN EXISTS (SELECT FROM lockstep.lock WHERE key = k FOR NO KEY UPDATE SKIP LOCKED)
+      ELSE EXISTS (SELECT FROM lockstep.lock WHERE key = k FOR UPDATE SKIP LOCKED) END)
     OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = k AND (kind = 3 OR value = its)) THEN
     outcome := CASE call
       WHEN 'extend' THEN lockstep.extend(k, its, us) WHEN 'release' THEN lockstep.release(k, its, us)

@@ -256,7 +256,7 @@ DECLARE
   r lockstep.lock;
   t timestamptz;
 BEGIN
-  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
+  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR NO KEY UPDATE;
   t := clock_timestamp();
   outcome := 0;
   IF r.kind <> 0 AND r.kind <> 3 AND r.expires > t THEN
@@ -276,7 +276,7 @@ DECLARE
   r lockstep.lock;
   t timestamptz;
 BEGIN
-  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
+  r := lockstep.alone(k);
   t := clock_timestamp();
   outcome := 0;
   IF r.kind <> 0 AND r.kind <> 3 AND r.expires > t THEN

@@ -10,9 +10,9 @@ DECLARE
   t timestamptz;
 BEGIN
   outcome := 0; number := 0; left_us := 0;
-  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
+  r := lockstep.alone(k);
   t := clock_timestamp();
-  IF NOT FOUND OR r.kind = 0 OR r.expires <= t THEN
+  IF r.key IS NULL OR r.kind = 0 OR r.expires <= t THEN
     RETURN;
   END IF;
   IF r.kind NOT IN (1, 2) THEN
@@ -49,9 +49,9 @@ DECLARE
   there boolean;
 BEGIN
   outcome := 0; number := 0; left_us := 0; holds := 0; slot := -1;
-  SELECT * INTO r FROM lockstep.lock WHERE key = k FOR UPDATE;
+  r := lockstep.alone(k);
   t := clock_timestamp();
-  IF NOT FOUND OR r.kind = 0 OR r.expires <= t THEN
+  IF r.key IS NULL OR r.kind = 0 OR r.expires <= t THEN
     RETURN;
   END IF;
   IF r.kind <> 3 THEN
