@@ -237,6 +237,9 @@ func explainBy(ctx context.Context, classify func(error) *StatementError, err er
 		return err
 	}
 	if m, ok := errors.AsType[maybe](err); ok {
+		if errors.As(err, new(answer)) {
+			return err
+		}
 		if err = explainBy(ctx, classify, m.error); backends.Unsent(err) || backends.Permanent(err) { // of its last try alone
 			return maybe{err}
 		}

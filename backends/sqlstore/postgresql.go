@@ -109,28 +109,20 @@ const (
 	otherGroup  = 5
 )
 
-// row calls a function of the database. outcome is among dest.
-func (s *PostgreSQL) row(ctx context.Context, outcome *int64, statement string, args []any, dest ...any) error {
-	if err := s.exec.Row(ctx, statement, args, append([]any{outcome}, dest...)...); err != nil {
-		return s.explain(ctx, err)
-	}
-	return outcomeError(*outcome)
-}
-
 // grant is row for a call that gives a lock to a token. Its statement tells at its end which server grants.
 func (s *PostgreSQL) grant(
 	ctx context.Context, key, token string, ttl time.Duration, outcome *int64, statement string, args []any, dest ...any,
 ) error {
 	var server int64
 	dest = append(append([]any{outcome}, dest...), &server)
-	err := s.own.attempt(ctx, func(c Conn) error { return c.Row(ctx, statement, args, dest...) })
-	if err == nil {
+	err := s.own.attempt(ctx, func(c Conn) error {
+		if err := c.Row(ctx, statement, args, dest...); err != nil {
+			return err
+		}
 		s.own.shown(server)
-		err = outcomeError(*outcome)
-	} else {
-		err = s.explain(ctx, err)
-	}
-	if err == nil && *outcome == done {
+		return outcomeError(*outcome)
+	})
+	if err = s.explain(ctx, err); err == nil && *outcome == done {
 		s.own.hold(key, token, ttl)
 	} else {
 		s.own.settle()
@@ -143,26 +135,30 @@ func (s *PostgreSQL) grant(
 func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, args ...any) (bool, error) {
 	var outcome int64
 	err := s.own.holder(ctx, first, func(ctx context.Context, c Conn, kept bool) error {
-		if !kept {
-			return c.Row(ctx, "SELECT outcome FROM lockstep."+function+"($1,$2,$3)", args, &outcome)
+		how := "lockstep." + function + "("
+		if kept {
+			how = "lockstep.at_once('" + function + "',"
 		}
-		err := c.Row(ctx, "SELECT outcome FROM lockstep.at_once('"+function+"',$1,$2,$3)", args, &outcome)
-		if told := postgresqlError(err); told != nil && (told.State == "42883" || told.State == "42501") {
+		err := c.Row(ctx, "SELECT outcome FROM "+how+"$1,$2,$3)", args, &outcome)
+		if told := postgresqlError(err); kept && told != nil && (told.State == "42883" || told.State == "42501") {
 			strength := "UPDATE"
 			if first {
 				strength = "NO KEY UPDATE" // as at_once
 			}
 			err = c.Row(ctx, strings.NewReplacer("function", function, "STRENGTH", strength).Replace(holderAtOnce), args, &outcome)
 		}
-		if err == nil && outcome == rowLocked {
+		switch {
+		case err != nil:
+			return err
+		case kept && outcome == rowLocked:
 			return errRowLocked{}
+		case first && outcome == refused: // a repetition finds what the first try has done
+			return nil
 		}
-		return err
+		return outcomeError(outcome)
 	})
-	if err != nil {
-		return false, s.explain(ctx, err)
-	}
-	return outcome == done, outcomeError(outcome)
+	err = s.explain(ctx, err)
+	return err == nil && outcome == done, err
 }
 
 // holderAtOnce does what lockstep.at_once does, but for a lock of the whole table, for which it waits. It is for
@@ -201,14 +197,16 @@ const serverStarted = "(extract(epoch FROM pg_postmaster_start_time()) * 1000000
 
 func outcomeError(outcome int64) error {
 	switch outcome {
+	case refused:
+		return answer{errNo}
 	case wrongType:
-		return errWrongType
+		return answer{errWrongType}
 	case numbersOver:
-		return errNumbersEnd
+		return answer{errNumbersEnd}
 	case foreign:
-		return errForeign
+		return answer{errForeign}
 	case otherGroup:
-		return errOtherGroup
+		return answer{errOtherGroup}
 	}
 	return nil
 }
@@ -315,13 +313,22 @@ func checkNumber(n uint64) error {
 }
 
 func (s *PostgreSQL) yes(ctx context.Context, statement string, args ...any) (bool, error) {
+	defer s.own.settle()
 	var outcome int64
-	err := s.row(ctx, &outcome, statement, args)
+	err := s.explain(ctx, s.own.attempt(ctx, func(c Conn) error {
+		if err := c.Row(ctx, statement, args, &outcome); err != nil {
+			return err
+		}
+		return outcomeError(outcome)
+	}))
 	return err == nil && outcome == done, err
 }
 
-// explain gives an error its class, and the address of the server.
+// explain gives an error its class, and the address of the server. An answer is as it was told.
 func (s *PostgreSQL) explain(ctx context.Context, err error) error {
+	if told, ok := answered(err); ok {
+		return told
+	}
 	return s.config.at.locate(explain(ctx, err))
 }
 

@@ -174,6 +174,9 @@ func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 			{backends.NotSent(errors.New("conn closed")), refused, true, false},
 			{driver.ErrBadConn, denied, false, false}, // the first may have been done while it was permitted
 			{backends.NotSent(errors.New("conn closed")), denied, false, true},
+			{driver.ErrBadConn, answer{errNo}, false, false}, // the first may come later, or may have ended the lock
+			{driver.ErrBadConn, answer{errWrongType}, false, false},
+			{backends.NotSent(errors.New("conn closed")), answer{errWrongType}, false, true},
 		} {
 			tries := 0
 			one := p.reserve()

@@ -305,28 +305,31 @@ func (s *rows) exec(ctx context.Context, from lane, key []byte, statement string
 		}
 		defer s.ending.give()
 	}
-	var result sql.Result
-	err = s.on(ctx, from, func(ctx context.Context, c *databaseConn, kept bool) (err error) {
+	err = s.on(ctx, from, func(ctx context.Context, c *databaseConn, kept bool) error {
 		if err := s.writing.take(ctx); err != nil { // not before: a call may wait for a connection
 			return err
 		}
 		defer s.writing.give()
+		text, all := statement, args
 		if kept && s.dialect.atOnce != nil {
-			result, err = c.ExecContext(ctx, s.dialect.atOnce(statement), append([]any{key}, args...)...)
-		} else {
-			result, err = c.ExecContext(ctx, statement, args...)
+			text, all = s.dialect.atOnce(statement), append([]any{key}, args...)
+		}
+		result, err := c.ExecContext(ctx, text, all...)
+		n := int64(0)
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+		changed = n == 1
+		if told := s.dialect.classify(err); err == nil && !changed || told != nil && told.class == raced {
+			err = answer{errNo}
+			if from == renewals { // which reads the row then, and finds what an earlier try has done
+				err = nil
+			}
 		}
 		return err
 	})
-	if err != nil {
-		err = s.explain(ctx, err)
-		if told, ok := errors.AsType[*StatementError](err); ok && told.class == raced {
-			return false, nil
-		}
-		return false, err
-	}
-	n, err := result.RowsAffected()
-	return n == 1, err
+	err = s.explain(ctx, err)
+	return err == nil && changed, err
 }
 
 // prepare refuses what must not be sent.
@@ -356,8 +359,11 @@ func (s *rows) prepareTTL(ctx context.Context, ttl time.Duration, key string, va
 	return name, ((grains + 1) * s.dialect.grain).Microseconds(), err
 }
 
-// explain gives an error its class, and the address of the server.
+// explain gives an error its class, and the address of the server. An answer is as it was told.
 func (s *rows) explain(ctx context.Context, err error) error {
+	if told, ok := answered(err); ok {
+		return told
+	}
 	return s.config.at.locate(explainBy(ctx, s.dialect.classify, err))
 }
 

@@ -249,11 +249,29 @@ func notAcquired(err error, maybeSent bool) error {
 	return backends.NotSent(err)
 }
 
+// tried is the error of the last try. Its answer, too, tells nothing of the call if an earlier try may have
+// been done: the key is free then, or another's.
 func tried(err error, maybeSent bool) error {
 	if err != nil && maybeSent {
 		return maybe{err}
 	}
 	return err
+}
+
+// answer is what a statement has told, as an error: see tried.
+type answer struct{ error }
+
+func (e answer) Unwrap() error { return e.error }
+
+var errNo = errors.New("the answer to a repeated call is no")
+
+// answered takes an answer out of err. No is no error.
+func answered(err error) (_ error, ok bool) {
+	a, ok := err.(answer) //nolint:errorlint // one that tried has wrapped is none
+	if !ok || a.error == errNo {
+		return nil, ok
+	}
+	return a.error, true
 }
 
 // maybe is an error of a call whose first try may have been done.
@@ -271,7 +289,7 @@ func (e maybe) Error() string {
 
 // alive tells whether a connection can be used again: there was no error, or the database has told it.
 func (r *reserve[C]) alive(err error) bool {
-	return err == nil || r.classify(err) != nil && !r.idled(err)
+	return err == nil || errors.As(err, new(answer)) || r.classify(err) != nil && !r.idled(err)
 }
 
 // locked tells that somebody has locked the row of a statement, which did not wait, or not longer

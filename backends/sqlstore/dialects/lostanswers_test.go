@@ -1,0 +1,18 @@
+package dialects_test
+
+import (
+	"testing"
+
+	"github.com/lockstep-go/lockstep/proof/lostanswer"
+)
+
+// As in package pgxstore: go-mysql-org/go-mysql is such a driver.
+func TestAnAnswerThatIsLostIsNotANo(t *testing.T) {
+	db := mariadb.fresh(t)
+	lossy, answers := lostanswer.Open(t, db.DB, db.dsn)
+	const update = "UPDATE lockstep_lock SET"
+	lostanswer.Run(t, database{lossy, db.dsn, mariadb}.store(), db.store(), answers, map[string]string{
+		"SetNX": "INSERT INTO", "ExpireIf": update, "DeleteIf": update, "Transfer": update, "RaiseFence": update, "Evict": update,
+		"Enter": "INSERT INTO", "Renew": update, "Leave": update, "TransferHold": update,
+	})
+}
