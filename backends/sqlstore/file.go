@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -55,13 +58,61 @@ func (f *file) find(ctx context.Context, on Executor) error {
 	if err := on.Row(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'", nil, &f.path); err != nil {
 		return err
 	}
-	f.known = true
 	f.at.addr.Store(cmp.Or(f.path, inMemory))
 	if f.path != "" {
 		f.first, _ = os.Stat(f.path)
 	}
+	if f.first != nil {
+		if err := alone(f.path, f.first); err != nil {
+			return err
+		}
+	}
+	f.known = true
 	return nil
 }
+
+// alone is an error if programs may have the file under several names. -wal and -shm, with the locks of SQLite, lie
+// beside the name. A name that is added later is refused to the program that uses it. A link that is
+// symbolic is followed by SQLite.
+func alone(path string, info os.FileInfo) error {
+	if links := field(reflect.ValueOf(info.Sys()), "Nlink"); links.CanUint() && links.Uint() > 1 { // not on Windows
+		return severalNames{path, fmt.Sprintf("has %d names (hard links)", links.Uint()), "remove the others"}
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil && isMountPoint(target) {
+		return severalNames{path, "is mounted by itself, so that elsewhere it has another name", "mount its folder instead"}
+	}
+	return nil
+}
+
+// isMountPoint tells whether a file is mounted, as into a container. Linux alone tells it.
+func isMountPoint(path string) bool {
+	text, _ := os.ReadFile(mounts)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && unescaped.Replace(fields[4]) == path {
+			return true
+		}
+	}
+	return false
+}
+
+// unescaped are the characters that mounts has in octal.
+var (
+	mounts    = "/proc/self/mountinfo"
+	unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+)
+
+// severalNames says that other programs may have the file under another name.
+type severalNames struct{ path, why, then string }
+
+func (e severalNames) Error() string {
+	return fmt.Sprintf("the database file %s %s, and its locks exclude only programs that open it by one name: %s", e.path, e.why, e.then)
+}
+
+// Permanent is true.
+func (severalNames) Permanent() bool { return true }
+
+// ErrorType is invalid.
+func (severalNames) ErrorType() string { return "invalid" }
 
 // fileMoved says that the connections lead to a file that others no longer find.
 type fileMoved struct{ path, how string }

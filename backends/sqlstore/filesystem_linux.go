@@ -23,6 +23,10 @@ var networkFileSystems = map[uint32]string{
 	0x0bd00bd0: "Lustre",
 	0x5346414f: "AFS",
 	0x73757245: "Coda",
+	0x01161970: "GFS2, which other computers may have mounted",
+	0x7461636f: "OCFS2, which other computers may have mounted",
+	0x47504653: "GPFS, which other computers may have mounted",
+	0x19830326: "BeeGFS",
 	0x786f4256: "a shared folder of VirtualBox",
 	0xbacbacbc: "a shared folder of VMware",
 }

@@ -205,3 +205,27 @@ func TestEndpointOfAFileSaysThatItIsOne(t *testing.T) {
 		t.Errorf("MySQL: Endpoint() = %q; want db:3306", got)
 	}
 }
+
+// Nothing can be mounted here, so a list of mounts of this test stands for one.
+func TestAFileThatIsMountedByItselfIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, `my locks\.db`)
+	list := filepath.Join(dir, "mountinfo")
+	old := mounts
+	mounts = list
+	t.Cleanup(func() { mounts = old })
+	for at, refused := range map[string]bool{path: true, dir: false, path + "2": false} {
+		at = strings.ReplaceAll(strings.ReplaceAll(at, `\`, `\134`), " ", `\040`)
+		text := "23 1 254:1 / / rw,relatime - ext4 /dev/vda rw\n99 23 254:1 /home/me/locks.db " + at + " rw,relatime - ext4 /dev/vda rw\n"
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.WriteFile(list, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := alone(path, info); (err != nil) != refused || err != nil && !strings.HasSuffix(err.Error(), "mount its folder instead") {
+			t.Errorf("with %s mounted: %v; want it refused: %v", at, err, refused)
+		}
+	}
+}

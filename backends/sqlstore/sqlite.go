@@ -29,6 +29,9 @@ import (
 // nothing was done. A process that is stopped by SIGSTOP while it writes keeps all others from writing until
 // it goes on or is killed.
 //
+// A file with hard links is refused, and one that is mounted by itself, as into a container: the locks lie
+// beside the name, in -wal and -shm. Mounts are seen on Linux, and links not on Windows.
+//
 // A program that has the file open goes on with it when it is deleted, moved or replaced, and
 // others get another one. Locks are lost then, at the next renewal, and a call that takes one
 // fails: the program must be restarted. A holder whose lease has not ended may still work beside
@@ -100,6 +103,9 @@ func InstallSQLite(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
+		if err := (&file{at: new(place)}).stays(ctx, &databaseConn{conn}); err != nil {
+			return err
+		}
 		for _, statement := range []string{"PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"} {
 			if _, err := conn.ExecContext(ctx, statement); err != nil {
 				return err
@@ -215,7 +221,8 @@ func (s *SQLite) Check(ctx context.Context) (_ Report, err error) {
 	var r Report
 	path, err := s.place(ctx)
 	moved, isMoved := errors.AsType[fileMoved](err)
-	if err != nil && !isMoved {
+	names, hasNames := errors.AsType[severalNames](err)
+	if err != nil && !isMoved && !hasNames {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
 	var version, journal string
@@ -240,13 +247,15 @@ func (s *SQLite) Check(ctx context.Context) (_ Report, err error) {
 	r.install(installed, partsOfSQLiteWanted, there)
 	if isMoved {
 		r.find(ProblemFile, true, "its locks exclude nobody who opens the file now: restart the program", "the database file %s was %s while this program had it open", moved.path, moved.how)
+	} else if hasNames {
+		r.find(ProblemFile, true, "its locks exclude only programs that open it by one name, so no call is sent: "+names.then, "the database file %s %s", names.path, names.why)
 	} else if path == "" {
 		r.find(ProblemFile, true, "each connection has locks of its own", "the database is in memory")
 	} else if kind := networkFileSystem(path); kind != "" {
 		r.find(ProblemFile, true, "its locks do not exclude reliably: put the file on a disk of this computer", "the file is on %s", kind)
 	}
 	switch mode := strings.ToLower(journal); {
-	case mode == "wal" || path == "" && !isMoved:
+	case mode == "wal" || path == "" && !isMoved && !hasNames:
 	case mode == "off" || mode == "memory":
 		r.find(ProblemPersistence, true, "a program that is killed while it writes damages the file: set journal_mode to WAL", "journal_mode is %s", mode)
 	default:

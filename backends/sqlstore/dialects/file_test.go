@@ -194,3 +194,47 @@ func wantMoved(t *testing.T, call string, err error) {
 		t.Errorf("%s = %v; want a permanent error that names the file and says what to do", call, err)
 	}
 }
+
+// SQLite keeps its locks beside the name of the file: programs that open it by two names would both get a lock.
+func TestAFileOfSQLiteWithTwoNamesIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	first := sqlite.dial(t, "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err := sqlite.install(t.Context(), first.DB); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Link(path, link); err != nil {
+		t.Fatal(err)
+	}
+	wantNames := func(call string, err error) {
+		t.Helper()
+		if err == nil || !backends.Permanent(err) || !strings.Contains(err.Error(), "has 2 names") || !strings.Contains(err.Error(), "remove the other") {
+			t.Errorf("%s = %v; want a permanent error that says why, and what to do", call, err)
+		}
+	}
+	for _, name := range []string{path, link} {
+		db := sqlite.dial(t, "file:"+name+"?_pragma=busy_timeout(10000)")
+		db.SetMaxOpenConns(1) // none is kept, so that all are closed below: the driver would find the other file by them
+		wantNames("Install", sqlite.install(t.Context(), db.DB))
+		store := db.store()
+		for range 2 {
+			wantNames("SetNX", set(t, store, "other"))
+		}
+		_, err := store.ExpireIf(t.Context(), "key", "mine", time.Hour)
+		wantNames("ExpireIf", err)
+		report, err := store.Check(trial.Patient(t))
+		if err != nil || report.Err() == nil || !strings.Contains(report.String(), "remove the other") {
+			t.Errorf("Check = %v, %v; want an unsafe finding that says what to do", report, err)
+		}
+		_ = db.Close()
+	}
+	store := sqlite.dial(t, "file:"+path).store()
+	wantNames("SetNX", set(t, store, "other"))
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	mustSet(t, store, "other", "mine", time.Hour)
+}
