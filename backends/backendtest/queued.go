@@ -842,6 +842,7 @@ var notForWaiters = []string{
 	// the waiter would be granted the key when it is deleted
 	"a key may be any text, and SetNX, ExpireIf and DeleteIf treat it like any other key",
 	"DeleteIf never removes another value that was stored during the call",
+	"ExpireIf and a second SetNX never bring back a value that was removed during the call, nor overwrite the next",
 	// there would be a thousand waiters for a value of another
 	"a value may be any text, and no text has a special meaning",
 }

@@ -191,6 +191,20 @@ var renewSentences = []sentence{
 			}
 		}
 	}},
+	{"a hold that was renewed or entered again keeps others out after the end that it had first", func(x *fixture) {
+		for says, again := range map[string]func(key string) (bool, error){
+			"renewed": func(key string) (bool, error) { return x.shared.Renew(x.Context(), key, "one", x.long) },
+			"entered": func(key string) (bool, error) {
+				res, err := x.shared.Enter(x.Context(), key, "one", x.long, of("ann"))
+				return res.OK, err
+			},
+		} {
+			key := x.key(says)
+			l := x.prolonged(func(ttl time.Duration) life { return x.enter(key, "ann", "one", ttl, 1) }, func() (bool, error) { return again(key) })
+			x.enterNot(key, "bob", "two", x.long, l)
+			x.enter(key, "ann", "three", x.long, 2)
+		}
+	}},
 	{"Renew of one hold neither prolongs another hold nor brings it back", func(x *fixture) {
 		key := x.key("k")
 		x.enter(key, "ann", "outer", x.long, 1)
@@ -303,6 +317,7 @@ var admissionSentences = []sentence{
 		for i := range 3 {
 			x.admit(key, fmt.Sprint("token", i), x.long, backends.Admission{Limit: 3}, i+1, 2-i)
 		}
+		x.admit(key, "token0", x.long, backends.Admission{Limit: 3}, 3, 0) // it is there
 		x.admitNot(key, "one more", backends.Admission{Limit: 3}, 3)
 		x.leave(key, "token1")
 		x.admit(key, "one more", x.long, backends.Admission{Limit: 3}, 3, 0)
@@ -378,6 +393,36 @@ var admissionSentences = []sentence{
 			return res.OK
 		})
 		x.renewNot(key, "dead", x.long)
+	}},
+	{"a hold that has ended is one like any other when its room is taken", func(x *fixture) {
+		one := backends.Admission{Limit: 1}
+		for ttl, end := range map[time.Duration]func(key string, l life){
+			x.long:                func(key string, _ life) { x.leave(key, "mine") },
+			10 * time.Millisecond: x.endOf,
+		} {
+			key := x.key(ttl.String())
+			end(key, x.admit(key, "mine", ttl, one, 1, 0))
+			x.admit(key, "theirs", x.long, one, 1, 0)
+			x.admitNot(key, "mine", one, 1)
+			x.renewNot(key, "mine", x.long)
+			x.leaveNot(key, "mine")
+			x.renew(key, "theirs", x.long)
+		}
+	}},
+	{"an epoch is over when its last hold has ended by itself", func(x *fixture) {
+		key, a := x.key("k"), backends.Admission{Group: "g", Numbered: true}
+		res, err := x.shared.Enter(x.Context(), key, "one", 10*time.Millisecond, a)
+		if err != nil || !res.OK {
+			x.Fatalf("Enter = %+v, %v; want it granted", res, err)
+		}
+		x.endOf(key, life{latest: time.Now().Add(10 * time.Millisecond)})
+		next := x.enterNumbered(key, "two", a)
+		if next <= res.Fence {
+			x.Errorf("the next epoch has the number %d after %d", next, res.Fence)
+		}
+		if n := x.enterNumbered(key, "one", a); n != next {
+			x.Errorf("a hold that comes back has the number %d; want that of the epoch, %d", n, next)
+		}
 	}},
 	{"a number is that of the epoch, and a new epoch has a greater one", func(x *fixture) {
 		key := x.key("k")
@@ -602,6 +647,27 @@ var sharedConcurrencySentences = []sentence{
 			}
 		}
 	}},
+	{"Renew never brings back a hold that left during the call", func(x *fixture) {
+		for round := range 2 {
+			key := x.key(fmt.Sprint("round", round))
+			x.enter(key, "ann", "one", x.long, 1)
+			x.enter(key, "ann", "other", x.long, 2)
+			together(callers, func(i int) {
+				var err error
+				if i%4 == 0 {
+					_, err = x.shared.Leave(x.Context(), key, "one")
+				} else {
+					_, err = x.shared.Renew(x.Context(), key, "one", x.long)
+				}
+				if err != nil {
+					x.Errorf("%v", err)
+				}
+			})
+			x.renewNot(key, "one", x.long)
+			x.leave(key, "other")
+			x.wantNothing(key)
+		}
+	}},
 	{"concurrent Enter and Leave calls of different holds do not affect each other", func(x *fixture) {
 		for round := range 2 {
 			key := x.key(fmt.Sprint("round", round))
@@ -637,7 +703,17 @@ func sharedWatching(noWatch bool) []sentence {
 	for i := range sentences {
 		sentences[i].says = ofHolds(sentences[i].says)
 	}
-	return sentences
+	if noWatch {
+		return sentences
+	}
+	return append(sentences, sentence{"Leave wakes the watchers also if other holds go on", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "one", x.long, backends.Admission{Limit: 2}, 1, 1)
+		x.admit(key, "two", x.long, backends.Admission{Limit: 2}, 2, 0)
+		w := x.watch(x.Context(), key)
+		x.leave(key, "one")
+		x.wantWake(w)
+	}})
 }
 
 func ofHolds(says string) string { return strings.ReplaceAll(says, "DeleteIf", "Leave") }

@@ -23,7 +23,18 @@ func sharedWatchDoubles() (doubles []broken[backends.SharedStore]) {
 			store: func(m *memory.Store) backends.SharedStore { return sharedDouble{Store: m, watch: d.store(m).Watch} },
 		})
 	}
-	return doubles
+	return append(doubles, broken[backends.SharedStore]{
+		bug: "a Leave that leaves the key held wakes nobody", breaks: "Leave wakes the watchers also if other holds go on",
+		store: func(m *memory.Store) backends.SharedStore {
+			return sharedDouble{Store: m, watch: func(ctx context.Context, key string, wake func()) error {
+				return m.Watch(ctx, key, func() {
+					if state, _ := m.Inspect(background, key); state.Holding == 0 {
+						wake()
+					}
+				})
+			}}
+		},
+	})
 }
 
 // sharedDouble is a memory store with some methods replaced.
@@ -436,6 +447,23 @@ var sharedRenewDoubles = []broken[backends.SharedStore]{
 		}),
 	},
 	{
+		bug:    "Enter goes by the end that a hold had first",
+		breaks: "a hold that was renewed or entered again keeps others out after the end that it had first",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			var firsts sync.Map
+			return func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				first, found := firsts.Load(key)
+				if e, _ := first.(ending); found && e.value != token && time.Now().After(e.at) {
+					_, _ = m.Leave(background, key, e.value)
+				}
+				if _, _, held := m.Get(key); !held {
+					firsts.Store(key, ending{token, time.Now().Add(ttl)})
+				}
+				return m.Enter(ctx, key, token, ttl, a)
+			}
+		}),
+	},
+	{
 		bug:    "Renew rounds a ttl down",
 		breaks: "a hold never lives shorter than the ttl of its Renew, not even by a fraction of a millisecond",
 		store: badRenew(func(m *memory.Store) renewFunc {
@@ -753,6 +781,20 @@ var sharedManyDoubles = []broken[backends.SharedStore]{
 		}),
 	},
 	{
+		bug:    "Renew looks for the hold, and then stores it",
+		breaks: "Renew never brings back a hold that left during the call",
+		store: badRenew(func(m *memory.Store) renewFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+				ok, err := m.Renew(ctx, key, token, ttl)
+				if ok {
+					time.Sleep(leap)
+					_, _ = m.Enter(background, key, token, ttl, of("ann"))
+				}
+				return ok, err
+			}
+		}),
+	},
+	{
 		bug:    "Leave writes back the holds that it has read",
 		breaks: "concurrent Enter and Leave calls of different holds do not affect each other",
 		store:  func(m *memory.Store) backends.SharedStore { return rewrites{remember(m)} },
@@ -850,6 +892,61 @@ var admissionDoubles = []broken[backends.SharedStore]{
 				_, res.Left, _ = m.Get(key)
 			}
 		}),
+	},
+	{
+		bug:    "Enter answers a token as it did before",
+		breaks: "a hold that has ended is one like any other when its room is taken",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			var granted sync.Map
+			return func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, token, ttl, a)
+				if last, found := granted.Load(key + token); found && err == nil && !res.OK {
+					res = last.(backends.Result)
+				}
+				if res.OK {
+					granted.Store(key+token, res)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "a hold that is there does not fit if the key is full",
+		breaks: "as many holds are admitted as the limit says; Holds counts them, and Room the rest",
+		store: badEnter(func(m *memory.Store) enterFunc {
+			return func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				if state, err := m.Inspect(ctx, key); err == nil && a.Limit > 1 && state.Holding >= a.Limit && holds(m, key, token) {
+					return backends.Result{Holds: state.Holding}, nil
+				}
+				return m.Enter(ctx, key, token, ttl, a)
+			}
+		}),
+	},
+	{
+		bug:    "an epoch lasts until a hold leaves",
+		breaks: "an epoch is over when its last hold has ended by itself",
+		store: func(m *memory.Store) backends.SharedStore {
+			var epochs sync.Map
+			return sharedDouble{
+				Store: m,
+				enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+					res, err := m.Enter(ctx, key, token, ttl, a)
+					if res.OK && a.Numbered {
+						if epoch, going := epochs.LoadOrStore(key, res.Fence); going {
+							res.Fence = epoch.(uint64)
+						}
+					}
+					return res, err
+				},
+				leave: func(ctx context.Context, key, token string) (bool, error) {
+					ok, err := m.Leave(ctx, key, token)
+					if _, _, held := m.Get(key); !held {
+						epochs.Delete(key)
+					}
+					return ok, err
+				},
+			}
+		},
 	},
 	{
 		bug:    "groups are not compared",

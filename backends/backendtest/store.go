@@ -66,6 +66,20 @@ var setNXSentences = []sentence{
 		x.grant(key, "mine", x.long)
 		x.wantValue(key, "mine", l)
 	}},
+	{"a value that has ended is one like any other while another has the key", func(x *fixture) {
+		for ttl, end := range map[time.Duration]func(key string, l life){
+			x.long:                func(key string, _ life) { x.remove(key, "mine") },
+			10 * time.Millisecond: x.endOf,
+		} {
+			key := x.key(ttl.String())
+			end(key, x.grant(key, "mine", ttl))
+			l := x.grant(key, "theirs", x.long)
+			x.wantHeld(key, "mine", x.long, l)
+			x.extendNot(key, "mine", 2*x.long)
+			x.removeNot(key, "mine")
+			x.wantValue(key, "theirs", l)
+		}
+	}},
 	{"SetNX with a ttl over the limit is a permanent error that names the limit, and stores nothing", func(x *fixture) {
 		x.wantBadTTL(x.MaxTTL+time.Millisecond, x.MaxTTL.String())
 		x.wantBadTTL(24*x.MaxTTL, x.MaxTTL.String())
@@ -222,6 +236,20 @@ var expireIfSentences = []sentence{
 			}
 		}
 	}},
+	{"a value that was extended or granted again keeps others out after the end that it had first", func(x *fixture) {
+		for says, again := range map[string]func(key string) (bool, error){
+			"extended": func(key string) (bool, error) { return x.store.ExpireIf(x.Context(), key, "mine", x.long) },
+			"granted": func(key string) (bool, error) {
+				res, err := x.store.SetNX(x.Context(), key, "mine", x.long)
+				return res.OK, err
+			},
+		} {
+			key := x.key(says)
+			l := x.prolonged(func(ttl time.Duration) life { return x.grant(key, "mine", ttl) }, func() (bool, error) { return again(key) })
+			x.wantHeld(key, "theirs", x.long, l)
+			x.wantValue(key, "mine", l)
+		}
+	}},
 	{"ExpireIf of another value returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", x.long)
@@ -270,6 +298,24 @@ func (x *fixture) wantBadExtension(ttl time.Duration, named string) {
 	x.wantValue(key, "mine", l)
 }
 
+// prolonged begins a life that is short, makes it long before its end, and waits until the first one is over.
+func (x *fixture) prolonged(begin func(ttl time.Duration) life, again func() (bool, error)) life {
+	x.Helper()
+	for ttl := 10 * time.Millisecond; ttl < x.long; ttl *= 4 {
+		first, began := begin(ttl), time.Now()
+		switch ok, err := again(); {
+		case err != nil:
+			x.Fatalf("a life that goes on is not made longer: %v", err)
+		case ok:
+			l := life{began.Add(x.long), time.Now().Add(x.long)}
+			time.Sleep(time.Until(first.latest.Add(x.tolerance())))
+			return l
+		}
+	}
+	x.Fatalf("each life ended before it could be made longer")
+	return life{}
+}
+
 var deleteIfSentences = []sentence{
 	{"DeleteIf removes a value that matches, and the key is free", func(x *fixture) {
 		key := x.key("k")
@@ -281,6 +327,9 @@ var deleteIfSentences = []sentence{
 	{"DeleteIf of another value returns false and changes nothing", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "theirs", x.long)
+		x.removeNot(key, "mine")
+		x.wantValue(key, "theirs", l)
+		l = x.extend(key, "theirs", 2*x.long)
 		x.removeNot(key, "mine")
 		x.wantValue(key, "theirs", l)
 	}},
@@ -446,6 +495,42 @@ var concurrencySentences = []sentence{
 			_, _, held := x.outside.Get(key)
 			if n := winners.Load(); n > 1 || held != (n == 1) {
 				x.Fatalf("%d callers were granted the key; held: %v", n, held)
+			}
+		}
+	}},
+	{"ExpireIf and a second SetNX never bring back a value that was removed during the call, nor overwrite the next", func(x *fixture) {
+		for round := range 2 {
+			key := x.key(fmt.Sprint("round", round))
+			x.grant(key, "old", x.long)
+			var winners atomic.Int64
+			var winner atomic.Value
+			together(callers, func(i int) {
+				var res backends.Result
+				var err error
+				switch i % 4 {
+				case 0:
+					_, err = x.store.ExpireIf(x.Context(), key, "old", x.long)
+				case 1:
+					_, err = x.store.SetNX(x.Context(), key, "old", x.long)
+				case 2:
+					_, err = x.store.DeleteIf(x.Context(), key, "old")
+				case 3:
+					value := fmt.Sprint("new", i)
+					if res, err = x.store.SetNX(x.Context(), key, value, x.long); res.OK {
+						winners.Add(1)
+						winner.Store(value)
+					}
+				}
+				if err != nil {
+					x.Errorf("%v", err)
+				}
+			})
+			got, _, held := x.outside.Get(key)
+			switch n := winners.Load(); {
+			case n > 1, n == 1 && got != winner.Load():
+				x.Fatalf("%d callers were granted the key, the last was %v; it holds %q", n, winner.Load(), got)
+			case n == 0 && held && got != "old":
+				x.Fatalf("no other caller was granted the key; it holds %q", got)
 			}
 		}
 	}},

@@ -125,6 +125,23 @@ var setNXDoubles = []brokenStore{
 		})),
 	},
 	{
+		bug:    "SetNX answers a value as it did before",
+		breaks: "a value that has ended is one like any other while another has the key",
+		store: badSetNX(func(m *memory.Store) setNXFunc {
+			var granted sync.Map
+			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+				res, err := m.SetNX(ctx, key, value, ttl)
+				if _, found := granted.Load(key + value); found && err == nil {
+					res = backends.Result{OK: true}
+				}
+				if res.OK {
+					granted.Store(key+value, true)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
 		bug:    "SetNX of the same value shortens its life",
 		breaks: "a second SetNX of the same value never shortens its life, not even after an ExpireIf",
 		store: badSetNX(onRepeat(func(m *memory.Store, _ *backends.Result, key, value string, ttl, _ time.Duration) {
@@ -333,6 +350,23 @@ var expireIfDoubles = []brokenStore{
 		}),
 	},
 	{
+		bug:    "SetNX goes by the end that a value had first",
+		breaks: "a value that was extended or granted again keeps others out after the end that it had first",
+		store: func(m *memory.Store) backends.Store {
+			var firsts sync.Map
+			return double{Store: m, setNX: func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+				first, found := firsts.Load(key)
+				if e, _ := first.(ending); found && e.value != value && time.Now().After(e.at) {
+					_, _ = m.DeleteIf(background, key, e.value)
+				}
+				if _, _, held := m.Get(key); !held {
+					firsts.Store(key, ending{value, time.Now().Add(ttl)})
+				}
+				return m.SetNX(ctx, key, value, ttl)
+			}}
+		},
+	},
+	{
 		bug:    "ExpireIf creates",
 		breaks: "ExpireIf of an absent key returns false and creates nothing",
 		store: badExpireIf(func(m *memory.Store) expireIfFunc {
@@ -398,6 +432,12 @@ var expireIfDoubles = []brokenStore{
 	},
 }
 
+// ending is when a value ended, or would have.
+type ending struct {
+	value string
+	at    time.Time
+}
+
 // onExtension calls wrong instead of an ExpireIf that finds the value.
 func onExtension(wrong func(m *memory.Store, key, value string, ttl, left time.Duration)) func(*memory.Store) expireIfFunc {
 	return func(m *memory.Store) expireIfFunc {
@@ -427,6 +467,31 @@ var deleteIfDoubles = []brokenStore{
 		bug:    "DeleteIf ignores the value",
 		breaks: "DeleteIf of another value returns false and changes nothing",
 		store:  badDeleteIf(deleteAnything),
+	},
+	{
+		bug:    "DeleteIf ignores the value once it was extended",
+		breaks: "DeleteIf of another value returns false and changes nothing",
+		store: func(m *memory.Store) backends.Store {
+			var extended sync.Map
+			return double{
+				Store: m,
+				expireIf: func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+					ok, err := m.ExpireIf(ctx, key, value, ttl)
+					if ok {
+						extended.Store(key, value)
+					}
+					return ok, err
+				},
+				deleteIf: func(ctx context.Context, key, value string) (bool, error) {
+					if present, _, _ := m.Get(key); present != value {
+						if last, _ := extended.Load(key); last == present && present != "" {
+							value = present
+						}
+					}
+					return m.DeleteIf(ctx, key, value)
+				},
+			}
+		},
 	},
 	{
 		bug:    "DeleteIf returns false, but deletes",
@@ -574,6 +639,36 @@ var concurrencyDoubles = []brokenStore{
 		bug:    "DeleteIf looks, and acts later",
 		breaks: "of concurrent DeleteIf calls with the same value exactly one returns true",
 		store:  badDeleteIf(looksAndThenDeletes),
+	},
+	{
+		bug:    "ExpireIf looks, and then stores",
+		breaks: "ExpireIf and a second SetNX never bring back a value that was removed during the call, nor overwrite the next",
+		store: badExpireIf(func(m *memory.Store) expireIfFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+				present, left, _ := m.Get(key)
+				ok, err := m.ExpireIf(ctx, key, value, ttl)
+				if ok && left > 0 && present == value {
+					time.Sleep(leap)
+					m.Set(key, value, max(left, ttl))
+				}
+				return ok, err
+			}
+		}),
+	},
+	{
+		bug:    "a second SetNX looks, and then stores",
+		breaks: "ExpireIf and a second SetNX never bring back a value that was removed during the call, nor overwrite the next",
+		store: badSetNX(func(m *memory.Store) setNXFunc {
+			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+				present, left, _ := m.Get(key)
+				res, err := m.SetNX(ctx, key, value, ttl)
+				if res.OK && left > 0 && present == value {
+					time.Sleep(leap)
+					m.Set(key, value, max(left, ttl))
+				}
+				return res, err
+			}
+		}),
 	},
 	{
 		bug:    "DeleteIf looks, and then deletes any value",

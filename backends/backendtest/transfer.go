@@ -26,6 +26,22 @@ var transferSentences = []sentence{
 		x.grant(key, "old", x.long/2)
 		x.wantValue(key, "new", x.transfer(key, "old", "new", x.long))
 	}},
+	{"a value or hold that was transferred keeps others out after the end that it had first", func(x *fixture) {
+		key, shared, a := x.key("k"), x.key("shared"), backends.Admission{Limit: 1}
+		l := x.prolonged(func(ttl time.Duration) life { return x.grant(key, "old", ttl) }, func() (bool, error) {
+			res, err := x.transfers.Transfer(x.Context(), key, "old", "new", x.long, false)
+			return res.OK, err
+		})
+		x.wantHeld(key, "theirs", x.long, l)
+		if x.shared == nil {
+			return
+		}
+		x.prolonged(func(ttl time.Duration) life { return x.admit(shared, "old", ttl, a, 1, 0) }, func() (bool, error) {
+			res, err := x.holdTransfers.TransferHold(x.Context(), shared, "old", "new", x.long, "", false)
+			return res.OK, err
+		})
+		x.admitNot(shared, "theirs", a, 1)
+	}},
 	{"Transfer never shortens the life of the key", func(x *fixture) {
 		key := x.key("k")
 		l := x.grant(key, "old", x.long)

@@ -73,6 +73,47 @@ type outliving struct {
 	live        *sync.Map // the values and holds that no call has ended
 }
 
+// hasty is a store where a value or a hold that was transferred is in the way until its first end.
+type hasty struct {
+	*memory.Store
+	value bool
+	ends  *sync.Map // by key
+}
+
+func (h hasty) ended(key string) {
+	if at, found := h.ends.Load(key); found && time.Now().After(at.(time.Time)) {
+		h.Delete(key)
+	}
+}
+
+func (h hasty) SetNX(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+	h.ended(key)
+	return h.Store.SetNX(ctx, key, value, ttl)
+}
+
+func (h hasty) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+	h.ended(key)
+	return h.Store.Enter(ctx, key, token, ttl, a)
+}
+
+func (h hasty) Transfer(ctx context.Context, key, from, to string, ttl time.Duration, numbered bool) (backends.Result, error) {
+	_, left, _ := h.Get(key)
+	res, err := h.Store.Transfer(ctx, key, from, to, ttl, numbered)
+	if res.OK && h.value {
+		h.ends.LoadOrStore(key, time.Now().Add(left))
+	}
+	return res, err
+}
+
+func (h hasty) TransferHold(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+	_, left, _ := h.Get(key)
+	res, err := h.Store.TransferHold(ctx, key, from, to, ttl, group, numbered)
+	if res.OK && !h.value {
+		h.ends.LoadOrStore(key, time.Now().Add(left))
+	}
+	return res, err
+}
+
 func never(backends.State) bool    { return false }
 func isFree(s backends.State) bool { return s.Holding == 0 }
 func isHeld(s backends.State) bool { return s.Holding > 0 }
@@ -146,6 +187,16 @@ var transferDoubles = []broken[backends.TransferStore]{
 				return m.Transfer(ctx, key, from, to, time.Millisecond, numbered)
 			}
 		}),
+	},
+	{
+		bug:    "SetNX goes by the end that a value had before",
+		breaks: "a value or hold that was transferred keeps others out after the end that it had first",
+		store:  func(m *memory.Store) backends.TransferStore { return hasty{Store: m, value: true, ends: new(sync.Map)} },
+	},
+	{
+		bug:    "Enter goes by the end that a hold had before",
+		breaks: "a value or hold that was transferred keeps others out after the end that it had first",
+		store:  func(m *memory.Store) backends.TransferStore { return hasty{Store: m, ends: new(sync.Map)} },
 	},
 	{
 		bug:    "the life is ttl, also if it was longer",
