@@ -242,6 +242,7 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		x.evict(key, s.Holds[0].Print, backends.Eviction{By: "col"}, true)
 		x.renewNot(key, ann, x.long)
 		x.leaveNot(key, ann)
+		x.admitNot(key, ann, a, 2) // an attempt that comes late
 		x.admitNot(key, labelled(""), a, 2)
 		x.renew(key, bob, 2*x.long)
 		began := time.Now()
@@ -257,8 +258,11 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		}
 		x.within(l, "the evicted hold", s.Holds[0].Left, began, time.Now())
 		x.evict(key, s.Holds[0].Print, backends.Eviction{Now: true}, true)
-		x.slot(key, labelled(""), a, 0)
-		x.leave(key, bob)
+		next := labelled("")
+		x.slot(key, next, a, 0)
+		x.evict(key, s.Holds[1].Print, backends.Eviction{}, true)
+		x.renewNot(key, bob, x.long)
+		x.renew(key, next, x.long)
 	}},
 	{"the room of an evicted shared hold opens when the hold would have ended, and not before", func(x *fixture) {
 		if x.shared == nil {

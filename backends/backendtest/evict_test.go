@@ -260,6 +260,14 @@ var evictDoubles = []broken[InspectedStore]{
 		}),
 	},
 	{
+		bug: "the first hold is evicted", breaks: evictShared,
+		store: evicting(func(m *memory.Store, key string, seen *string, e *backends.Eviction) {
+			if s, err := m.Inspect(background, key); err == nil && s.Holding > 1 {
+				*seen = s.Holds[0].Print
+			}
+		}),
+	},
+	{
 		bug: "the last hold is evicted", breaks: evictShared,
 		store: evicting(func(m *memory.Store, key string, seen *string, _ *backends.Eviction) {
 			if s, _ := m.Inspect(background, key); len(s.Holds) > 1 {

@@ -88,6 +88,11 @@ var guardSentences = []sentence{
 			}, false)
 		}
 	}},
+	{"a transaction never commits with the guard of a lease that has ended by itself", func(x *fixture) {
+		for _, isolation := range x.guarded.Isolations() {
+			x.guardEnded(isolation)
+		}
+	}},
 	{"a transaction never commits after the eviction of its lease was answered, also if the guard passed before", func(x *fixture) {
 		for _, e := range []backends.Eviction{{By: "ann"}, {Now: true}} {
 			for _, isolation := range x.guarded.Isolations() {
@@ -162,16 +167,59 @@ var leases = []string{"a lock", "a hold that is alone", "one of two holds"}
 // lease takes one of them.
 func (x *fixture) lease(kind string) (key, token string, shared bool) {
 	x.Helper()
-	key, token, shared = x.key(rand.Text()), labelled(""), kind != "a lock"
-	if shared {
-		x.admit(key, token, x.long, backends.Admission{Limit: 2}, 1, 1)
-	} else {
-		x.grant(key, token, x.long)
-	}
-	if kind == "one of two holds" {
-		x.admit(key, labelled(""), x.long, backends.Admission{Limit: 2}, 2, 0)
-	}
+	key, token, shared, _ = x.leaseFor(kind, x.long)
 	return key, token, shared
+}
+
+func (x *fixture) leaseFor(kind string, ttl time.Duration) (key, token string, shared bool, l life) {
+	x.Helper()
+	key, token, shared = x.key(rand.Text()), labelled(""), kind != "a lock"
+	if kind == "one of two holds" {
+		x.admit(key, labelled(""), x.long, backends.Admission{Limit: 2}, 1, 1)
+	}
+	if shared {
+		return key, token, shared, x.admit(key, token, ttl, backends.Admission{Limit: 2}, 0, 0)
+	}
+	return key, token, shared, x.grant(key, token, ttl)
+}
+
+// guardEnded has transactions end with the guard of a lease of each kind that has ended by itself.
+func (x *fixture) guardEnded(isolation string) {
+	x.Helper()
+	type transaction struct {
+		says, key, token string
+		shared           bool
+		commit           func(key, token string, shared bool, between func()) error
+	}
+	var all []*transaction
+	gone := map[string]int{} // how many holds each key has when its lease has ended
+	var last life
+	for i, kind := range leases {
+		for _, began := range []string{"before", "after"} {
+			t := &transaction{says: kind + ", the transaction began " + began + " its end"}
+			t.key, t.token, t.shared, last = x.leaseFor(kind, 50*time.Millisecond)
+			gone[t.key] = i / 2
+			all = append(all, t)
+		}
+	}
+	begin := func(from int) {
+		for i := from; i < len(all); i += 2 {
+			var err error
+			if all[i].commit, err = x.guarded.Begin(x.Context(), isolation); err != nil {
+				x.Fatalf("Begin: %v", err)
+			}
+		}
+	}
+	begin(0)
+	for key, holds := range gone {
+		x.eventually("the lease has ended", last, func() bool { return x.inspect(key).Holding == holds })
+	}
+	begin(1)
+	for _, t := range all {
+		if err := t.commit(t.key, t.token, t.shared, func() {}); err == nil {
+			x.Errorf("%s, isolation %q: it commits", t.says, isolation)
+		}
+	}
 }
 
 // guards has transactions end with the guard of a lease after something happened to it. One that

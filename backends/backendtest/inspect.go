@@ -75,6 +75,7 @@ var inspectSentences = []sentence{
 			key := x.key("k" + token)
 			l := x.grant(key, token, x.long)
 			x.wantHolds(key, []string{label}, []life{l})
+			x.wantHolds(key, []string{label}, []life{x.extend(key, token, 2*x.long)})
 		}
 	}},
 	{"a key that was released, or whose hold has ended, has no holds", func(x *fixture) {
@@ -134,6 +135,8 @@ var inspectSentences = []sentence{
 		x.outside.SetOther(key)
 		if s, err := x.inspector.Inspect(x.Context(), key); !errors.Is(err, backends.ErrWrongType) {
 			x.Errorf("Inspect = %+v, %v", s, err)
+		} else {
+			x.wantPermanent("Inspect", err)
 		}
 	}},
 	{"a refused call has the label of the holder", func(x *fixture) {
@@ -256,6 +259,19 @@ var inspectSentences = []sentence{
 		if s := x.inspect(key); s.Waiting != len(want) || !slices.Equal(s.Waiters, want[:backends.MaxListed]) {
 			x.Errorf("State = %+v; want the waiters %q", s, want)
 		}
+	}},
+	{"a waiter that has left the queue is not told", func(x *fixture) {
+		if x.queued == nil {
+			return
+		}
+		key := x.key("k")
+		x.grant(key, "one", x.long)
+		x.line(key, 1)[0].leave()
+		x.waitFor(key, "ann")
+		x.eventually("one waiter is told", life{latest: time.Now()}, func() bool {
+			s := x.inspect(key)
+			return s.Waiting == 1 && slices.Equal(s.Waiters, []string{"ann"})
+		})
 	}},
 	{"a reservation is no hold, and its waiter waits no more", func(x *fixture) {
 		if x.queued == nil {

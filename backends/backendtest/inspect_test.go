@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +74,26 @@ func showing(change func(s *backends.State)) func(*memory.Store) InspectedStore 
 	}
 }
 
+// watchedDouble notes the last waiter that has left.
+type watchedDouble struct {
+	inspectDouble
+	gone *gone
+}
+
+type gone struct {
+	sync.Mutex
+	key, label string
+}
+
+func (d watchedDouble) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	context.AfterFunc(ctx, func() {
+		d.gone.Lock()
+		defer d.gone.Unlock()
+		d.gone.key, d.gone.label = key, backends.HolderOf(waiter)
+	})
+	return d.inspectDouble.WatchQueued(ctx, key, waiter, wake)
+}
+
 // doing is a store whose Inspect does something else before it looks.
 func doing(do func(m *memory.Store, key string)) func(*memory.Store) InspectedStore {
 	return func(m *memory.Store) InspectedStore {
@@ -95,6 +116,24 @@ var inspectDoubles = []broken[InspectedStore]{
 				s.Holds[i].Holder = ""
 			}
 		}),
+	},
+	{
+		bug: "a renewal is not told", breaks: "a held key has one hold, with the label of its holder and its remaining life",
+		store: func(m *memory.Store) InspectedStore {
+			ends := map[string]time.Time{}
+			return inspectDouble{Store: m, inspect: func(ctx context.Context, key string) (backends.State, error) {
+				s, err := m.Inspect(ctx, key)
+				for i, h := range s.Holds {
+					end, seen := ends[key+h.Print]
+					if !seen {
+						end = time.Now().Add(h.Left)
+						ends[key+h.Print] = end
+					}
+					s.Holds[i].Left = min(h.Left, max(time.Until(end), 1))
+				}
+				return s, err
+			}}
+		},
 	},
 	{
 		bug: "every hold has the same life", breaks: "a held key has one hold, with the label of its holder and its remaining life",
@@ -261,6 +300,21 @@ var inspectDoubles = []broken[InspectedStore]{
 				s.Waiting = backends.NotKnown
 			}
 		}),
+	},
+	{
+		bug: "all are told who ever waited", breaks: "a waiter that has left the queue is not told",
+		store: func(m *memory.Store) InspectedStore {
+			gone := new(gone)
+			return watchedDouble{inspectDouble{Store: m, inspect: func(ctx context.Context, key string) (backends.State, error) {
+				s, err := m.Inspect(ctx, key)
+				gone.Lock()
+				defer gone.Unlock()
+				if gone.key == key {
+					s.Waiting, s.Waiters = s.Waiting+1, append([]string{gone.label}, s.Waiters...)
+				}
+				return s, err
+			}}, gone}
+		},
 	},
 	{
 		bug: "a reservation is a hold", breaks: "a reservation is no hold, and its waiter waits no more",

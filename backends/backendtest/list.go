@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
 )
@@ -27,6 +28,13 @@ var listSentences = onlyIf(func(x *fixture) bool { return x.lister != nil }, []s
 		released, token := key("released", false), labelled("")
 		x.grant(released, token, x.long)
 		x.remove(released, token)
+		ended := key("ended", false)
+		l := x.grant(ended, labelled(""), 20*time.Millisecond)
+		if x.shared != nil {
+			x.admit(key("shared, ended", false), labelled(""), 20*time.Millisecond, backends.Admission{}, 1, -1)
+			x.endOf(key("shared, ended", false), life{latest: time.Now().Add(20 * time.Millisecond)})
+		}
+		x.endOf(ended, l)
 		x.grant(x.key("another prefix"), labelled(""), x.long)
 		if x.shared != nil {
 			x.admit(key("shared", true), labelled("bob"), x.long, backends.Admission{Group: "g"}, 1, -1)
@@ -45,6 +53,25 @@ var listSentences = onlyIf(func(x *fixture) bool { return x.lister != nil }, []s
 				x.Errorf("List does not tell %q", key)
 			}
 		}
+	}},
+	{"List tells a key that is reserved", func(x *fixture) {
+		if x.queued == nil {
+			return
+		}
+		x.inTime("List", func(key string) bool {
+			token := labelled("")
+			x.grant(key, token, x.long)
+			x.waitFor(key, "ann")
+			l := x.pass(key, token)
+			told := x.list(key, backends.MaxPage)
+			if !x.lasts(l) {
+				return false
+			}
+			if told[key].Reserved != 1 {
+				x.Errorf("List tells %+v; want a reservation", told)
+			}
+			return true
+		})
 	}},
 	{"the pages together have each key that is held all the time", func(x *fixture) {
 		const many = 25

@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -59,6 +60,20 @@ var listDoubles = []broken[InspectedStore]{
 			for i := range p.Keys {
 				p.Keys[i].State = backends.State{Holding: 1}
 			}
+		}),
+	},
+	{
+		bug: "List tells what has ended", breaks: listTells,
+		store: badList(func(m *memory.Store, ctx context.Context, prefix, after string, limit int) (backends.Page, error) {
+			page, err := m.List(ctx, prefix, after, limit)
+			page.Keys = append(page.Keys, backends.KeyState{Key: prefix + "ended"})
+			return page, err
+		}),
+	},
+	{
+		bug: "List tells holds alone", breaks: "List tells a key that is reserved",
+		store: listing(func(p *backends.Page) {
+			p.Keys = slices.DeleteFunc(p.Keys, func(k backends.KeyState) bool { return k.Holding == 0 && !k.Foreign })
 		}),
 	},
 	{
