@@ -2,6 +2,7 @@ package lockertest
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -98,6 +99,17 @@ var acquireSentences = []sentence{
 			return true
 		})
 	}},
+	{"a second Acquire with the token of a lease that has ended finds the lock held by the next holder", nil, func(x *fixture) {
+		for i, end := range x.endings() {
+			req := x.request(x.key(strconv.Itoa(i)), x.long)
+			end(x.granted(req))
+			next := x.grant(req.Key, x.long)
+			began := time.Now()
+			_, err := x.locker.Acquire(x.Context(), req)
+			x.wantHeld(err, next, began)
+			x.wantHolds(next)
+		}
+	}},
 	{"two grants of the same token count once: one Release frees the lock", nil, func(x *fixture) {
 		req := x.request(x.key("k"), x.long)
 		x.granted(req)
@@ -149,6 +161,11 @@ var acquireSentences = []sentence{
 			}
 			last = g.Fence
 			x.release(g.Lease)
+		}
+		g := x.grant(key, x.long)
+		x.beneath.Expire(key)
+		if next := x.grant(key, x.long); first.Fence != 0 && next.Fence <= g.Fence {
+			x.Errorf("after an expiry the number %d follows %d", next.Fence, g.Fence)
 		}
 	}},
 }

@@ -73,6 +73,18 @@ var againDoubles = []broken{
 		},
 	},
 	{
+		bug: "a token that was granted once is granted for ever",
+		locker: changed(func(r *reference) {
+			set, was := r.set, map[string]bool{}
+			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
+				granted, present, err := set(key, token, ttl)
+				was[token] = was[token] || granted
+				return granted || err == nil && was[token], present, err
+			}
+		}),
+		breaks: []string{"a second Acquire with the token of a lease that has ended finds the lock held by the next holder"},
+	},
+	{
 		bug: "a second Acquire of a token is held",
 		locker: changed(func(r *reference) {
 			set := r.set

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/locker"
@@ -83,6 +84,31 @@ var expiryDoubles = []broken{
 		breaks: []string{
 			"a free lock is granted, with the key, the token and the owner of the request",
 		},
+	},
+	{
+		bug: "numbers are counted by releases",
+		locker: func(r *reference) locker.Locker {
+			var mu sync.Mutex
+			released := map[string]uint64{}
+			return double{
+				Locker: r,
+				acquire: func(ctx context.Context, req contract.Request) (contract.Lease, error) {
+					lease, err := r.Acquire(ctx, req)
+					mu.Lock()
+					defer mu.Unlock()
+					lease.Fence = released[req.Key] + 1
+					return lease, err
+				},
+				release: func(ctx context.Context, lease contract.Lease) error {
+					err := r.Release(ctx, lease)
+					mu.Lock()
+					defer mu.Unlock()
+					released[lease.Key]++
+					return err
+				},
+			}
+		},
+		breaks: []string{"the numbers of the grants of a key rise, or are all 0"},
 	},
 	{
 		bug:    "all numbers are 7",

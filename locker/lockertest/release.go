@@ -61,3 +61,11 @@ var releaseSentences = []sentence{
 		}
 	}},
 }
+
+// endings are ways in which a lease ends before its time.
+func (x *fixture) endings() []func(g grant) {
+	return []func(g grant){
+		func(g grant) { x.release(g.Lease) },
+		func(g grant) { x.beneath.Expire(g.Key) },
+	}
+}

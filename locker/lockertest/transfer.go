@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/backendtest"
@@ -32,18 +33,42 @@ var transferSentences = []sentence{
 	}},
 	{"a request from a token that has no hold is held, also if the lock is free, and takes nothing", nil, func(x *fixture) {
 		free, key := x.request(x.key("free"), x.long), x.key("k")
-		from := rand.Text()
+		from := []string{rand.Text()}
+		for _, end := range x.endings() {
+			for _, key := range []string{free.Key, key} {
+				g := x.grant(key, x.long)
+				end(g)
+				from = append(from, g.Token)
+			}
+		}
 		g := x.grant(key, x.long)
 		taken := x.request(key, x.long)
-		for _, req := range []contract.Request{free, taken} {
-			if x.NoTransfer {
-				x.wantNoTransfer(from, req)
-			} else if lease, err := x.locker.Transfer(x.Context(), from, req); !errors.Is(err, locker.ErrHeld) {
-				x.Errorf("Transfer = %v, %v; want it held", lease, err)
+		for _, from := range from {
+			for _, req := range []contract.Request{free, taken} {
+				if x.NoTransfer {
+					x.wantNoTransfer(from, req)
+				} else if lease, err := x.locker.Transfer(x.Context(), from, req); !errors.Is(err, locker.ErrHeld) {
+					x.Errorf("Transfer = %v, %v; want it held", lease, err)
+				}
 			}
 		}
 		x.emptyInTheEnd(free.Key)
 		x.wantHolds(g)
+	}},
+	{"of concurrent Transfers from one hold at most one is granted", nil, func(x *fixture) {
+		if x.NoTransfer {
+			return
+		}
+		old := x.grant(x.key("k"), x.long)
+		var granted atomic.Int64
+		together(callers, func(int) {
+			if _, err := x.locker.Transfer(x.Context(), old.Token, x.request(old.Key, x.long)); err == nil {
+				granted.Add(1)
+			}
+		})
+		if n := granted.Load(); n > 1 {
+			x.Errorf("%d of %d Transfers were granted", n, callers)
+		}
 	}},
 	{"Transfer of a lock that can't be resumed fails for good, and the lock is held as before", nil, func(x *fixture) {
 		if !x.NoTransfer {

@@ -44,6 +44,46 @@ var transferDoubles = []broken{
 		},
 	},
 	{
+		bug: "a lease that has ended is taken over from the next holder",
+		locker: func(r *reference) locker.Locker {
+			set, move, was := r.set, r.move, map[string]bool{}
+			r.set = func(key, token string, ttl time.Duration) (bool, entry, error) {
+				granted, present, err := set(key, token, ttl)
+				was[token] = was[token] || granted
+				return granted, present, err
+			}
+			r.move = func(key, from, token string, ttl time.Duration) (bool, entry, error) {
+				granted, present, err := move(key, from, token, ttl)
+				if _, found := r.live(key); !granted && err == nil && found && was[from] {
+					r.entries[key] = entry{token: token, expires: time.Now().Add(ttl)}
+					granted = true
+				}
+				if granted {
+					was[from], was[token] = false, true
+				}
+				return granted, present, err
+			}
+			return r
+		},
+		breaks: []string{"a request from a token that has no hold is held, also if the lock is free, and takes nothing"},
+	},
+	{
+		bug: "Transfer looks for the hold, and moves it then",
+		locker: func(r *reference) locker.Locker {
+			return double{Locker: r, transfer: func(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
+				r.mu.Lock()
+				e, found := r.live(req.Key)
+				r.mu.Unlock()
+				time.Sleep(time.Millisecond)
+				if found && e.token == from {
+					r.put(req.Key, e)
+				}
+				return r.Transfer(ctx, from, req)
+			}}
+		},
+		breaks: []string{"of concurrent Transfers from one hold at most one is granted"},
+	},
+	{
 		bug: "the hold keeps its token",
 		locker: func(r *reference) locker.Locker {
 			move := r.move
