@@ -150,7 +150,7 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 	if !e.Now {
 		closed = []byte(e.Value(seen))
 	}
-	return s.yes(ctx, "SELECT outcome FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
+	return s.yes(ctx, "SELECT outcome, "+transactionAge+" FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
 }
 
 // Inspect implements [backends.Inspector].

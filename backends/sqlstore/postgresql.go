@@ -21,6 +21,9 @@ import (
 //	DeleteIf   lockstep.release   NOTIFY only if somebody waits: a message in every release costs more than the release
 //	Watch      lockstep.watch, and LISTEN on a connection of its own, while someone waits
 //
+// Each statement is a transaction of its own: begin yours by BeginTx, and not by Exec. A call in one that is older
+// than the call is an error.
+//
 // Times are those of the server's clock at the moment of the statement (clock_timestamp), to the
 // microsecond. Values are kept as durably as the database keeps a commit: see [PostgreSQL.Check].
 //
@@ -109,6 +112,22 @@ const (
 	otherGroup  = 5
 )
 
+// byItself runs a statement that is to be a transaction of its own, and tells at its end how old that is. One that
+// is older than the call was begun by the application: what the call did is seen by nobody, and may be undone.
+func byItself(ctx context.Context, in Executor, statement string, args []any, dest ...any) error {
+	var age int64
+	sent := time.Now()
+	err := in.Row(ctx, statement, args, append(dest, &age)...)
+	if took := time.Since(sent); err == nil && duration(age) > took+took/8+time.Millisecond {
+		return errInTransaction
+	}
+	return err
+}
+
+const transactionAge = "(extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint"
+
+var errInTransaction = backends.Invalid("the connection was in a transaction, so nobody else saw what the call did: begin transactions by BeginTx and not by Exec, or give the locks a pool of their own")
+
 // grant is row for a call that gives a lock to a token. Its statement tells at its end which server grants.
 func (s *PostgreSQL) grant(
 	ctx context.Context, key, token string, ttl time.Duration, outcome *int64, statement string, args []any, dest ...any,
@@ -116,7 +135,7 @@ func (s *PostgreSQL) grant(
 	var server int64
 	dest = append(append([]any{outcome}, dest...), &server)
 	err := s.own.attempt(ctx, func(c Conn) error {
-		if err := c.Row(ctx, statement, args, dest...); err != nil {
+		if err := byItself(ctx, c, statement, args, dest...); err != nil {
 			return err
 		}
 		s.own.shown(server)
@@ -139,13 +158,13 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 		if kept {
 			how = "lockstep.at_once('" + function + "',"
 		}
-		err := c.Row(ctx, "SELECT outcome FROM "+how+"$1,$2,$3)", args, &outcome)
+		err := byItself(ctx, c, "SELECT outcome, "+transactionAge+" FROM "+how+"$1,$2,$3)", args, &outcome)
 		if told := postgresqlError(err); kept && told != nil && (told.State == "42883" || told.State == "42501") {
 			strength := "UPDATE"
 			if first {
 				strength = "NO KEY UPDATE" // as at_once
 			}
-			err = c.Row(ctx, strings.NewReplacer("function", function, "STRENGTH", strength).Replace(holderAtOnce), args, &outcome)
+			err = byItself(ctx, c, strings.NewReplacer("function", function, "STRENGTH", strength).Replace(holderAtOnce), args, &outcome)
 		}
 		switch {
 		case err != nil:
@@ -165,8 +184,8 @@ func (s *PostgreSQL) holder(ctx context.Context, first bool, function string, ar
 // a schema that lacks at_once, and for a role that nobody has granted the right to call it since.
 const (
 	holderAtOnce = `SELECT CASE WHEN EXISTS (SELECT FROM lockstep.lock WHERE key = $1 FOR STRENGTH SKIP LOCKED)
-	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1 AND (kind = 3 OR value = $2)) THEN lockstep.function($1,$2,$3) ELSE -1 END
-	FROM set_config('lock_timeout','1ms',true)`
+	OR NOT EXISTS (SELECT FROM lockstep.lock WHERE key = $1 AND (kind = 3 OR value = $2)) THEN lockstep.function($1,$2,$3) ELSE -1 END,
+	` + transactionAge + ` FROM set_config('lock_timeout','1ms',true)`
 	rowLocked = -1
 )
 
@@ -227,7 +246,7 @@ func (s *PostgreSQL) take(
 	var outcome, number, left, place int64
 	var holder string
 	err = s.grant(ctx, key, value, ttl, &outcome,
-		"SELECT outcome, number, left_us, place, "+holderText+", "+serverStarted+" FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
+		"SELECT outcome, number, left_us, place, "+holderText+", "+serverStarted+", "+transactionAge+" FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
 		[]any{s.key(key), []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, t.Reservation(ttl).Microseconds()}, &number, &left, &place, &holder)
 	asked(outcome == done)
 	if err != nil {
@@ -302,7 +321,7 @@ func (s *PostgreSQL) RaiseFence(ctx context.Context, key, value string, to uint6
 	if err := checkNumber(to); err != nil {
 		return false, err
 	}
-	return s.yes(ctx, "SELECT outcome FROM lockstep.raise($1,$2,$3)", s.key(key), []byte(value), int64(to))
+	return s.yes(ctx, "SELECT outcome, "+transactionAge+" FROM lockstep.raise($1,$2,$3)", s.key(key), []byte(value), int64(to))
 }
 
 func checkNumber(n uint64) error {
@@ -316,7 +335,7 @@ func (s *PostgreSQL) yes(ctx context.Context, statement string, args ...any) (bo
 	defer s.own.settle()
 	var outcome int64
 	err := s.explain(ctx, s.own.attempt(ctx, func(c Conn) error {
-		if err := c.Row(ctx, statement, args, &outcome); err != nil {
+		if err := byItself(ctx, c, statement, args, &outcome); err != nil {
 			return err
 		}
 		return outcomeError(outcome)

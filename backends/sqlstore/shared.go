@@ -24,7 +24,7 @@ func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Dura
 	var outcome, number, left, place, holds, slot int64
 	var holder string
 	err = s.grant(ctx, key, token, ttl, &outcome,
-		"SELECT outcome, number, left_us, place, "+holderText+", holds, slot, "+serverStarted+" FROM lockstep.enter($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
+		"SELECT outcome, number, left_us, place, "+holderText+", holds, slot, "+serverStarted+", "+transactionAge+" FROM lockstep.enter($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
 		[]any{s.key(key), []byte(token), us, []byte(a.Group), int64(a.Limit), a.Numbered, a.Slots, waiter, s.channel, a.InOrder, a.Reservation(ttl).Microseconds()},
 		&number, &left, &place, &holder, &holds, &slot)
 	asked(outcome == done)

@@ -15,7 +15,7 @@ func (s *PostgreSQL) Transfer(ctx context.Context, key, from, value string, ttl 
 	}
 	var outcome, number, left int64
 	var holder string
-	err = s.grant(ctx, key, value, ttl, &outcome, "SELECT outcome, number, left_us, "+holderText+", "+serverStarted+" FROM lockstep.transfer($1,$2,$3,$4,$5)",
+	err = s.grant(ctx, key, value, ttl, &outcome, "SELECT outcome, number, left_us, "+holderText+", "+serverStarted+", "+transactionAge+" FROM lockstep.transfer($1,$2,$3,$4,$5)",
 		[]any{s.key(key), []byte(from), []byte(value), us, numbered}, &number, &left, &holder)
 	if err != nil || outcome == refused {
 		return held(left, holder), err
@@ -31,7 +31,7 @@ func (s *PostgreSQL) TransferHold(ctx context.Context, key, from, token string, 
 		return backends.Result{}, err
 	}
 	var outcome, number, left, holds, slot int64
-	err = s.grant(ctx, key, token, ttl, &outcome, "SELECT outcome, number, left_us, holds, slot, "+serverStarted+" FROM lockstep.transfer_hold($1,$2,$3,$4,$5,$6)",
+	err = s.grant(ctx, key, token, ttl, &outcome, "SELECT outcome, number, left_us, holds, slot, "+serverStarted+", "+transactionAge+" FROM lockstep.transfer_hold($1,$2,$3,$4,$5,$6)",
 		[]any{s.key(key), []byte(from), []byte(token), us, numbered, []byte(group)}, &number, &left, &holds, &slot)
 	if err != nil || outcome == refused {
 		r := held(left, "")
