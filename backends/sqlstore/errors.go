@@ -98,7 +98,7 @@ func postgresqlError(err error) *StatementError {
 		e.next = "create the database, or name another one"
 	}
 	switch e.State[:min(2, len(e.State))] {
-	case "22", "28", "3D", "3F", "42", "0A":
+	case "22", "28", "3D", "3F", "42", "0A", "54":
 		e.class = permanentClass
 	}
 	return e

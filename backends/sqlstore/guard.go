@@ -27,11 +27,12 @@ import (
 //	if err == nil { err = tx.Commit() } else { tx.Rollback() }
 func (s *PostgreSQL) Guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return guarded(lease, func() (bool, error) {
-		if err := s.config.ready(ctx); err != nil {
+		name, err := s.prepare(ctx, lease.Key, lease.Token)
+		if err != nil {
 			return false, err
 		}
 		var outcome int64
-		err := tx.Row(ctx, "SELECT outcome FROM lockstep.guard($1,$2)", []any{s.key(lease.Key), []byte(lease.Token)}, &outcome)
+		err = tx.Row(ctx, "SELECT outcome FROM lockstep.guard($1,$2)", []any{name, []byte(lease.Token)}, &outcome)
 		return outcome == done, s.explain(ctx, err)
 	})
 }

@@ -18,11 +18,12 @@ import (
 func (s *PostgreSQL) Inspect(ctx context.Context, key string) (_ backends.State, err error) {
 	ctx, end := bounded.Context(ctx)
 	defer end(&err)
-	if err := s.config.ready(ctx); err != nil {
+	name, err := s.prepare(ctx, key)
+	if err != nil {
 		return backends.State{}, err
 	}
 	var text string
-	if err := s.exec.Row(ctx, "SELECT lockstep.inspect($1,$2)", []any{s.key(key), int64(backends.MaxListed)}, &text); err != nil {
+	if err := s.exec.Row(ctx, "SELECT lockstep.inspect($1,$2)", []any{name, int64(backends.MaxListed)}, &text); err != nil {
 		return backends.State{}, s.explain(ctx, err)
 	}
 	return shown(text)
@@ -143,14 +144,15 @@ func (s *PostgreSQL) Evict(ctx context.Context, key, seen string, e backends.Evi
 	if err := e.Validate(seen); err != nil {
 		return false, backends.Invalid(err.Error())
 	}
-	if err := s.config.ready(ctx); err != nil {
+	name, err := s.prepare(ctx, key)
+	if err != nil {
 		return false, err
 	}
 	var closed []byte
 	if !e.Now {
 		closed = []byte(e.Value(seen))
 	}
-	return s.yes(ctx, "SELECT outcome, "+transactionAge+" FROM lockstep.evict($1,$2,$3,$4,$5)", s.key(key), seen, closed, e.Foreign, reservation)
+	return s.yes(ctx, "SELECT outcome, "+transactionAge+" FROM lockstep.evict($1,$2,$3,$4,$5)", name, seen, closed, e.Foreign, reservation)
 }
 
 // Inspect implements [backends.Inspector].

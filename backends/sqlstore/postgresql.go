@@ -232,10 +232,25 @@ func outcomeError(outcome int64) error {
 
 func (s *PostgreSQL) key(key string) []byte { return []byte(s.config.prefix + key) }
 
+// prepare refuses what must not be sent. name is the key with the prefix. A token, or a waiter, and the key are
+// in one entry of an index, which has at most 2,704 bytes. A message has 8,000, and the key in it in hex.
+func (s *PostgreSQL) prepare(ctx context.Context, key string, values ...string) (name []byte, err error) {
+	const maxValue = 1024
+	return s.config.prepare(ctx, maxValue, key, values...)
+}
+
+// prepareTTL is prepare for a call with a ttl, which it gives in microseconds, rounded up.
+func (s *PostgreSQL) prepareTTL(ctx context.Context, ttl time.Duration, key string, values ...string) (name []byte, us int64, err error) {
+	if us, err = s.config.check(ctx, ttl); err == nil {
+		name, err = s.prepare(ctx, key, values...)
+	}
+	return name, us, err
+}
+
 func (s *PostgreSQL) take(
 	ctx context.Context, key, value string, ttl time.Duration, t backends.Turn, numbering int,
 ) (backends.Result, error) {
-	us, err := s.config.check(ctx, ttl)
+	name, us, err := s.prepareTTL(ctx, ttl, key, value, t.Waiter)
 	if err != nil {
 		return backends.Result{}, err
 	}
@@ -247,7 +262,7 @@ func (s *PostgreSQL) take(
 	var holder string
 	err = s.grant(ctx, key, value, ttl, &outcome,
 		"SELECT outcome, number, left_us, place, "+holderText+", "+serverStarted+", "+transactionAge+" FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
-		[]any{s.key(key), []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, t.Reservation(ttl).Microseconds()}, &number, &left, &place, &holder)
+		[]any{name, []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, t.Reservation(ttl).Microseconds()}, &number, &left, &place, &holder)
 	asked(outcome == done)
 	if err != nil {
 		return backends.Result{}, err
@@ -283,11 +298,11 @@ func (s *PostgreSQL) ExpireIf(ctx context.Context, key, value string, ttl time.D
 
 // extend lets a lock or a hold live longer, by the function of that name.
 func (s *PostgreSQL) extend(ctx context.Context, function, key, token string, ttl time.Duration) (bool, error) {
-	us, err := s.config.check(ctx, ttl)
+	name, us, err := s.prepareTTL(ctx, ttl, key, token)
 	if err != nil {
 		return false, err
 	}
-	ok, err := s.holder(ctx, true, function, s.key(key), []byte(token), us)
+	ok, err := s.holder(ctx, true, function, name, []byte(token), us)
 	if ok {
 		s.own.hold(key, token, ttl)
 	} else if err == nil {
@@ -298,10 +313,11 @@ func (s *PostgreSQL) extend(ctx context.Context, function, key, token string, tt
 
 // end ends a lock or a hold.
 func (s *PostgreSQL) end(ctx context.Context, function, key, token string) (bool, error) {
-	if err := s.config.ready(ctx); err != nil {
+	name, err := s.prepare(ctx, key, token)
+	if err != nil {
 		return false, err
 	}
-	ok, err := s.holder(ctx, false, function, s.key(key), []byte(token), reservation)
+	ok, err := s.holder(ctx, false, function, name, []byte(token), reservation)
 	if err == nil {
 		s.own.drop(key, token)
 	}
@@ -315,13 +331,14 @@ func (s *PostgreSQL) DeleteIf(ctx context.Context, key, value string) (bool, err
 
 // RaiseFence implements [backends.FencedStore].
 func (s *PostgreSQL) RaiseFence(ctx context.Context, key, value string, to uint64) (landed bool, err error) {
-	if err := s.config.ready(ctx); err != nil {
+	name, err := s.prepare(ctx, key, value)
+	if err != nil {
 		return false, err
 	}
 	if err := checkNumber(to); err != nil {
 		return false, err
 	}
-	return s.yes(ctx, "SELECT outcome, "+transactionAge+" FROM lockstep.raise($1,$2,$3)", s.key(key), []byte(value), int64(to))
+	return s.yes(ctx, "SELECT outcome, "+transactionAge+" FROM lockstep.raise($1,$2,$3)", name, []byte(value), int64(to))
 }
 
 func checkNumber(n uint64) error {

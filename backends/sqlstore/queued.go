@@ -51,7 +51,7 @@ func (s *PostgreSQL) WatchQueued(ctx context.Context, key, waiter string, wake f
 	case waiter == "" || strings.Contains(waiter, "@"):
 		return backends.Invalidf("waiter %q is empty or has an @", waiter)
 	}
-	if err := s.config.ready(ctx); err != nil {
+	if _, err := s.prepare(ctx, key, waiter); err != nil {
 		return err
 	}
 	leave, err := s.wakes.join(ctx)
@@ -89,7 +89,7 @@ func (s *PostgreSQL) Watch(ctx context.Context, key string, wake func()) error {
 	if s.wakes == nil {
 		return errPolling
 	}
-	if err := s.config.ready(ctx); err != nil {
+	if _, err := s.prepare(ctx, key); err != nil {
 		return err
 	}
 	return s.wakes.watch(ctx, key, wake)

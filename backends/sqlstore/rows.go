@@ -337,15 +337,7 @@ func (s *rows) prepare(ctx context.Context, key string, values ...string) ([]byt
 	if s.db == nil {
 		return nil, backends.Invalid("the *sql.DB is nil")
 	}
-	if n := len(s.config.prefix) + len(key); n > maxKey {
-		return nil, backends.Invalidf("key of %d bytes is over the store's limit of %d", n, maxKey)
-	}
-	for _, value := range values {
-		if len(value) > maxValue {
-			return nil, backends.Invalidf("value of %d bytes is over the store's limit of %d", len(value), maxValue)
-		}
-	}
-	return []byte(s.config.prefix + key), s.config.ready(ctx)
+	return s.config.prepare(ctx, maxValue, key, values...)
 }
 
 // prepareTTL is prepare for a call with a ttl. life is the ttl in µs, and as much more as the clock of the

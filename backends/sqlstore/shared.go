@@ -10,7 +10,7 @@ import (
 // Enter implements [backends.SharedStore]. It counts the holds of the key, so it takes longer the more
 // there are.
 func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
-	us, err := s.config.check(ctx, ttl)
+	name, us, err := s.prepareTTL(ctx, ttl, key, token, a.Group, a.Waiter)
 	if err != nil {
 		return backends.Result{}, err
 	}
@@ -25,7 +25,7 @@ func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Dura
 	var holder string
 	err = s.grant(ctx, key, token, ttl, &outcome,
 		"SELECT outcome, number, left_us, place, "+holderText+", holds, slot, "+serverStarted+", "+transactionAge+" FROM lockstep.enter($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
-		[]any{s.key(key), []byte(token), us, []byte(a.Group), int64(a.Limit), a.Numbered, a.Slots, waiter, s.channel, a.InOrder, a.Reservation(ttl).Microseconds()},
+		[]any{name, []byte(token), us, []byte(a.Group), int64(a.Limit), a.Numbered, a.Slots, waiter, s.channel, a.InOrder, a.Reservation(ttl).Microseconds()},
 		&number, &left, &place, &holder, &holds, &slot)
 	asked(outcome == done)
 	if err != nil {

@@ -94,7 +94,20 @@ func (c *config) ready(ctx context.Context) error {
 	return nil
 }
 
-// check refuses what must not be sent, and gives ttl in microseconds, rounded up.
+// prepare refuses what must not be sent. name is the key with the prefix.
+func (c *config) prepare(ctx context.Context, maxValue int, key string, values ...string) (name []byte, err error) {
+	if n := len(c.prefix) + len(key); n > maxKey {
+		return nil, backends.Invalidf("key of %d bytes, with the prefix, is over the store's limit of %d", n, maxKey)
+	}
+	for _, value := range values {
+		if len(value) > maxValue {
+			return nil, backends.Invalidf("value of %d bytes is over the store's limit of %d", len(value), maxValue)
+		}
+	}
+	return []byte(c.prefix + key), c.ready(ctx)
+}
+
+// check refuses a TTL that must not be sent, and gives ttl in microseconds, rounded up.
 func (c *config) check(ctx context.Context, ttl time.Duration) (int64, error) {
 	if err := backends.CheckTTL(ctx, ttl, c.maxTTL, "sqlstore.WithMaxTTL"); err != nil {
 		return 0, err

@@ -9,14 +9,14 @@ import (
 
 // Transfer implements [backends.TransferStore].
 func (s *PostgreSQL) Transfer(ctx context.Context, key, from, value string, ttl time.Duration, numbered bool) (backends.Result, error) {
-	us, err := s.config.check(ctx, ttl)
+	name, us, err := s.prepareTTL(ctx, ttl, key, from, value)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	var outcome, number, left int64
 	var holder string
 	err = s.grant(ctx, key, value, ttl, &outcome, "SELECT outcome, number, left_us, "+holderText+", "+serverStarted+", "+transactionAge+" FROM lockstep.transfer($1,$2,$3,$4,$5)",
-		[]any{s.key(key), []byte(from), []byte(value), us, numbered}, &number, &left, &holder)
+		[]any{name, []byte(from), []byte(value), us, numbered}, &number, &left, &holder)
 	if err != nil || outcome == refused {
 		return held(left, holder), err
 	}
@@ -26,13 +26,13 @@ func (s *PostgreSQL) Transfer(ctx context.Context, key, from, value string, ttl 
 
 // TransferHold implements [backends.SharedTransferStore].
 func (s *PostgreSQL) TransferHold(ctx context.Context, key, from, token string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
-	us, err := s.config.check(ctx, ttl)
+	name, us, err := s.prepareTTL(ctx, ttl, key, from, token, group)
 	if err != nil {
 		return backends.Result{}, err
 	}
 	var outcome, number, left, holds, slot int64
 	err = s.grant(ctx, key, token, ttl, &outcome, "SELECT outcome, number, left_us, holds, slot, "+serverStarted+", "+transactionAge+" FROM lockstep.transfer_hold($1,$2,$3,$4,$5,$6)",
-		[]any{s.key(key), []byte(from), []byte(token), us, numbered, []byte(group)}, &number, &left, &holds, &slot)
+		[]any{name, []byte(from), []byte(token), us, numbered, []byte(group)}, &number, &left, &holds, &slot)
 	if err != nil || outcome == refused {
 		r := held(left, "")
 		r.Holds = int(holds)
