@@ -162,6 +162,7 @@ func typeName(text string) string {
 type postgresqlInstalled struct {
 	parts    []part
 	unlogged []string // tables
+	hiding   []string // tables with policies for the role
 	role     string   // of the connection
 	denied   []part   // whose Detail is what the role may not do with them
 }
@@ -194,8 +195,11 @@ func (s *PostgreSQL) installed(ctx context.Context) (is postgresqlInstalled, err
 			is.denied = append(is.denied, part{p.Kind, p.Name, p.Denied})
 		}
 		if p.Kind == "table" {
-			if p.Detail == "u" {
+			if strings.HasPrefix(p.Detail, "u") {
 				is.unlogged = append(is.unlogged, p.Name)
+			}
+			if strings.HasSuffix(p.Detail, " hiding") {
+				is.hiding = append(is.hiding, p.Name)
 			}
 			p.Detail = ""
 		}
@@ -240,7 +244,8 @@ func partsThere(ctx context.Context, db queryer, query string) (all []part, err 
 // reads only.
 const postgresqlPartsThere = `SELECT current_user::text, coalesce(json_agg(
 		json_build_object('kind', kind, 'name', 'lockstep.' || name, 'detail', detail, 'denied', denied)), '[]')::text FROM (
-	SELECT 'table' AS kind, relname::text AS name, relpersistence::text AS detail, (
+	SELECT 'table' AS kind, relname::text AS name,
+		relpersistence::text || CASE WHEN row_security_active(c.oid) THEN ' hiding' ELSE '' END AS detail, (
 			SELECT coalesce(string_agg(named, ', ' ORDER BY n), '')
 			FROM unnest('{SELECT, INSERT, UPDATE, DELETE}'::text[]) WITH ORDINALITY AS k (named, n)
 			WHERE NOT has_table_privilege(c.oid, named) AND (relname <> 'version' OR named = 'SELECT')) AS denied FROM pg_class AS c
