@@ -81,8 +81,8 @@ BEGIN
     ours := false;
     mine := false;
     IF r.kind <> 0 AND r.expires > t THEN
-      ours := r.kind = 1 AND r.value = token;
-      mine := r.kind = 2 AND me <> '' AND r.value = convert_to(me, 'UTF8');
+      ours := r.kind = 1 AND r.value IS NOT DISTINCT FROM token;
+      mine := r.kind = 2 AND me <> '' AND r.value IS NOT DISTINCT FROM convert_to(me, 'UTF8');
       IF r.kind NOT IN (1, 2) THEN
         outcome := 2;
         RETURN;

@@ -19,7 +19,7 @@ BEGIN
     outcome := 2;
     RETURN;
   END IF;
-  IF r.kind = 2 OR r.value <> from_token AND r.value <> to_token THEN
+  IF r.kind = 2 OR r.value IS DISTINCT FROM from_token AND r.value IS DISTINCT FROM to_token THEN
     left_us := lockstep.until(t, r.expires);
     holder := CASE WHEN r.kind = 1 THEN lockstep.label(r.value) END;
     RETURN;
