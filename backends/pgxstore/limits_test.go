@@ -108,4 +108,3 @@ func random(n int) string {
 	}
 	return text.String()[:n]
 }
-
