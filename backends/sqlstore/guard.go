@@ -74,8 +74,11 @@ func (s *rows) guard(ctx context.Context, tx Executor, lease contract.Lease) err
 		} else if err != nil {
 			return false, s.explain(ctx, err)
 		}
+		if err := s.in.find(ctx, tx); err != nil {
+			return false, s.explain(ctx, err)
+		}
 		var r record
-		err = r.scan(func(dest ...any) error { return tx.Row(ctx, s.dialect.guard, []any{key}, dest...) })
+		err = r.scan(func(dest ...any) error { return tx.Row(ctx, s.in.names(s.dialect.guard), []any{key}, dest...) })
 		if errors.Is(err, sql.ErrNoRows) {
 			return false, nil
 		}

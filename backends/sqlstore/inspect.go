@@ -166,7 +166,7 @@ func (s *rows) Inspect(ctx context.Context, key string) (_ backends.State, err e
 	var r record
 	defer s.own.settle()
 	err = s.on(ctx, grants, func(ctx context.Context, c *databaseConn, _ bool) error {
-		return r.scan(c.QueryRowContext(ctx, s.dialect.read, name).Scan)
+		return r.scan(c.QueryRowContext(ctx, s.in.names(s.dialect.read), name).Scan)
 	})
 	if err != nil {
 		return backends.State{}, s.notDone(ctx, err)
@@ -239,15 +239,20 @@ func (s *rows) List(ctx context.Context, prefix, after string, limit int) (_ bac
 	if len(from) == 0 { // no key is shorter, and a session may take an empty text for NULL: see errNoEmpty
 		from = []byte{0}
 	}
-	page, err := s.page(ctx, from, to, limit)
+	var page backends.Page
+	defer s.own.settle()
+	err = s.on(ctx, grants, func(ctx context.Context, c *databaseConn, _ bool) (err error) {
+		page, err = s.page(ctx, c, from, to, limit)
+		return err
+	})
 	if err != nil {
 		return backends.Page{}, s.notDone(ctx, err)
 	}
 	return page, nil
 }
 
-func (s *rows) page(ctx context.Context, from, end []byte, limit int) (page backends.Page, err error) {
-	found, err := s.db.QueryContext(ctx, s.dialect.list, from, end, limit)
+func (s *rows) page(ctx context.Context, c *databaseConn, from, end []byte, limit int) (page backends.Page, err error) {
+	found, err := c.QueryContext(ctx, s.in.names(s.dialect.list), from, end, limit)
 	if err != nil {
 		return page, err
 	}

@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -40,19 +42,70 @@ import (
 // end unused.
 type MySQL struct{ rows }
 
-// NewMySQL returns a store in the database that the DSN of db names. The driver may be any whose errors have
-// a field Number or Code, such as github.com/go-sql-driver/mysql. With its option interpolateParams=true each
-// statement is one round trip instead of two.
+// NewMySQL returns a store in the database that the DSN of db names, also over sessions that have left it by
+// USE. The driver may be any whose errors have a field Number or Code, such as github.com/go-sql-driver/mysql.
+// With its option interpolateParams=true each statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
 	c := configure(mysqlName, opts)
 	c.at.look(db)
 	s := &MySQL{over(databasePool{db, c.at, new(seen)}, c, dialectOf("mysql", time.Microsecond, mysqlError))}
 	s.dialect.atOnce = atOnce
+	s.in = homeOf(db)
 	s.own.prepare = mysqlBehind
 	return s
 }
 
 const mysqlName = "mysql" // in texts
+
+// home is the database with the table. A session that an application shares may be in another one, by USE. So all
+// statements name it: as the DSN has it, or as the first call has found it.
+type home struct{ name atomic.Pointer[string] }
+
+// homeOf looks into the connector of github.com/go-sql-driver/mysql: see look.
+func homeOf(db *sql.DB) *home {
+	h := new(home)
+	if db == nil {
+		return h
+	}
+	if name := field(field(field(reflect.ValueOf(db), "connector"), "cfg"), "DBName"); name.Kind() == reflect.String && name.String() != "" {
+		h.name.Store(new(name.String()))
+	}
+	return h
+}
+
+// find asks a connection. Without a database, its statement will fail.
+func (h *home) find(ctx context.Context, on Executor) error {
+	if h == nil || h.name.Load() != nil {
+		return nil
+	}
+	var name *string
+	err := on.Row(ctx, "SELECT DATABASE()", nil, &name)
+	if err == nil && name != nil {
+		h.name.CompareAndSwap(nil, name)
+	}
+	return err
+}
+
+// names is a statement with the name of the database before that of the table.
+func (h *home) names(statement string) string {
+	if h == nil || h.name.Load() == nil {
+		return statement
+	}
+	return strings.ReplaceAll(statement, "lockstep_lock", "`"+strings.ReplaceAll(*h.name.Load(), "`", "``")+"`.lockstep_lock")
+}
+
+// atHome is fn with the name of the database known.
+func (s *rows) atHome(fn work[*databaseConn]) work[*databaseConn] {
+	if s.in == nil {
+		return fn
+	}
+	return func(ctx context.Context, c *databaseConn, kept bool) error {
+		if err := s.in.find(ctx, c); err != nil {
+			return err
+		}
+		return fn(ctx, c, kept)
+	}
+}
 
 // inTheseFiles replaces what the files of this dialect have in braces.
 //
@@ -138,7 +191,7 @@ func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, MySQLSchema()); err != nil {
 		return err
 	}
-	there, err := partsOfMySQL(ctx, conn)
+	there, err := partsOfMySQL(ctx, conn, nil)
 	if err != nil {
 		return err
 	}
@@ -188,14 +241,14 @@ var partsOfMySQLWanted = []part{
 }
 
 // partsOfMySQL are those that are there, and the comment of the table.
-func partsOfMySQL(ctx context.Context, db queryer) ([]part, error) {
-	return partsThere(ctx, db, `SELECT 'table', table_name, '' FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'
-		UNION ALL SELECT 'comment', table_comment, '' FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'
+func partsOfMySQL(ctx context.Context, db queryer, in *string) ([]part, error) {
+	return partsThere(ctx, db, `SELECT 'table', table_name, '' FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'lockstep_lock'
+		UNION ALL SELECT 'comment', table_comment, '' FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'lockstep_lock'
 		UNION ALL SELECT 'column', CONCAT(table_name, '.', column_name), data_type FROM information_schema.columns
-			WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'
+			WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'lockstep_lock'
 		UNION ALL SELECT 'index', CONCAT('lockstep_lock (', GROUP_CONCAT(column_name ORDER BY seq_in_index SEPARATOR ', '), ')'),
 			IF(MAX(non_unique) = 0, 'unique', '') FROM information_schema.statistics
-			WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock' GROUP BY index_name`)
+			WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'lockstep_lock' GROUP BY index_name`, in, in, in, in)
 }
 
 // versionOfMySQL is 1 for a table without a comment of ours, which is older than the versions.
@@ -283,6 +336,10 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 	defer end(&err)
 	var r Report
 	is, err := s.variables(ctx)
+	if err == nil {
+		defer s.own.settle()
+		err = s.explain(ctx, s.on(ctx, grants, func(context.Context, *databaseConn, bool) error { return nil }))
+	}
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
@@ -292,8 +349,8 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 	var moves, noEmpty bool
 	before := time.Now()
 	err = s.db.QueryRowContext(ctx, `SELECT `+mysqlNow+`, SLEEP(0.002), SYSDATE(6) > NOW(6), '' IS NULL,
-		COALESCE((SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'lockstep_lock'), ''),
-		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`).Scan(&now, &slept, &moves, &noEmpty, &engine, &dumps)
+		COALESCE((SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = 'lockstep_lock'), ''),
+		(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')`, s.in.name.Load()).Scan(&now, &slept, &moves, &noEmpty, &engine, &dumps)
 	if err == nil && noEmpty {
 		err = errNoEmpty
 	}
@@ -307,7 +364,7 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 	}
 	replicas, _ := strconv.Atoi(is["slaves_connected"]) // MySQL has none
 	r.Standbys = max(replicas, int(dumps))
-	there, err := partsOfMySQL(ctx, s.db)
+	there, err := partsOfMySQL(ctx, s.db, s.in.name.Load())
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}

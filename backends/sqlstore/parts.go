@@ -224,8 +224,8 @@ type queryer interface {
 }
 
 // partsThere reads parts from a database, each of which is a row.
-func partsThere(ctx context.Context, db queryer, query string) (all []part, err error) {
-	found, err := db.QueryContext(ctx, query)
+func partsThere(ctx context.Context, db queryer, query string, args ...any) (all []part, err error) {
+	found, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type rows struct {
 	writing, granting, ending slot
 
 	file *file // nil: a server has the database
+	in   *home // nil: the statements name it
 }
 
 // A slot is for one call at a time; nil: for as many as come.
@@ -43,7 +44,7 @@ const (
 )
 
 func (s *rows) on(ctx context.Context, from lane, fn work[*databaseConn]) error {
-	fn = s.inPlace(fn)
+	fn = s.inPlace(s.atHome(fn))
 	if from == grants {
 		return s.own.attempt(ctx, func(c *databaseConn) error { return fn(ctx, c, false) })
 	}
@@ -260,7 +261,7 @@ func (s *rows) change(ctx context.Context, from lane, key []byte, decide func(r 
 	for range races {
 		var was record
 		err := s.on(ctx, from, func(ctx context.Context, c *databaseConn, _ bool) error {
-			return was.scan(c.QueryRowContext(ctx, s.dialect.read, key).Scan)
+			return was.scan(c.QueryRowContext(ctx, s.in.names(s.dialect.read), key).Scan)
 		})
 		if err != nil {
 			return s.notDone(ctx, err) // no round before has changed anything
@@ -314,7 +315,7 @@ func (s *rows) exec(ctx context.Context, from lane, key []byte, statement string
 		if kept && s.dialect.atOnce != nil {
 			text, all = s.dialect.atOnce(statement), append([]any{key}, args...)
 		}
-		result, err := c.ExecContext(ctx, text, all...)
+		result, err := c.ExecContext(ctx, s.in.names(text), all...)
 		n := int64(0)
 		if err == nil {
 			n, err = result.RowsAffected()

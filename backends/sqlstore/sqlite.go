@@ -139,14 +139,14 @@ func migrateSQLite(ctx context.Context, conn *sql.Conn) error {
 	}
 	has := func(name string) bool { return slices.ContainsFunc(there, func(p part) bool { return p.Name == name }) }
 	if has("lockstep_lock") && !has("lockstep_lock.look") {
-		if _, err := conn.ExecContext(ctx, "ALTER TABLE lockstep_lock ADD COLUMN look INTEGER NOT NULL DEFAULT 0"); err != nil {
+		if _, err := conn.ExecContext(ctx, "ALTER TABLE main.lockstep_lock ADD COLUMN look INTEGER NOT NULL DEFAULT 0"); err != nil {
 			return err
 		}
 	}
 	if _, err := conn.ExecContext(ctx, SQLiteSchema()); err != nil {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, "UPDATE lockstep_version SET number = ? WHERE number <> ?", schemaVersion, schemaVersion)
+	_, err = conn.ExecContext(ctx, "UPDATE main.lockstep_version SET number = ? WHERE number <> ?", schemaVersion, schemaVersion)
 	return err
 }
 
@@ -158,10 +158,10 @@ var partsOfSQLiteWanted = []part{
 }
 
 func partsOfSQLite(ctx context.Context, db queryer) ([]part, error) {
-	return partsThere(ctx, db, `SELECT 'table', name, '' FROM sqlite_schema WHERE type = 'table' AND name IN ('lockstep_lock', 'lockstep_version')
-		UNION ALL SELECT 'column', 'lockstep_lock.' || name, type FROM pragma_table_info('lockstep_lock')
-		UNION ALL SELECT 'index', 'lockstep_lock (' || (SELECT group_concat(name, ', ') FROM pragma_index_info(l.name)) || ')', ''
-			FROM pragma_index_list('lockstep_lock') AS l WHERE origin = 'c'`)
+	return partsThere(ctx, db, `SELECT 'table', name, '' FROM main.sqlite_schema WHERE type = 'table' AND name IN ('lockstep_lock', 'lockstep_version')
+		UNION ALL SELECT 'column', 'lockstep_lock.' || name, type FROM pragma_table_info('lockstep_lock', 'main')
+		UNION ALL SELECT 'index', 'lockstep_lock (' || (SELECT group_concat(name, ', ') FROM pragma_index_info(l.name, 'main')) || ')', ''
+			FROM pragma_index_list('lockstep_lock', 'main') AS l WHERE origin = 'c'`)
 }
 
 // versionOfSQLite is 1 if no version is stored: the table is missing, or older than the versions.
@@ -169,7 +169,7 @@ func versionOfSQLite(ctx context.Context, db queryer, there []part) (version int
 	if !slices.ContainsFunc(there, func(p part) bool { return p.Name == "lockstep_version" }) {
 		return 1, nil
 	}
-	err = db.QueryRowContext(ctx, "SELECT coalesce(max(number), 1) FROM lockstep_version").Scan(&version)
+	err = db.QueryRowContext(ctx, "SELECT coalesce(max(number), 1) FROM main.lockstep_version").Scan(&version)
 	return version, err
 }
 

@@ -79,7 +79,7 @@ func (s *rows) sweep(ctx context.Context, many int) (looked int, err error) {
 
 func (s *rows) old(ctx context.Context, many int) (keys [][]byte, err error) {
 	err = s.on(ctx, grants, func(ctx context.Context, c *databaseConn, _ bool) error {
-		found, err := c.QueryContext(ctx, s.dialect.old, many)
+		found, err := c.QueryContext(ctx, s.in.names(s.dialect.old), many)
 		if err != nil {
 			return err
 		}

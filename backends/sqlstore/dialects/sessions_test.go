@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker/contract"
+	"github.com/lockstep-go/lockstep/proof/lostanswer"
 	"github.com/lockstep-go/lockstep/proof/mariadbtest"
 	"github.com/lockstep-go/lockstep/proof/sessions"
 )
@@ -223,5 +224,82 @@ func TestASweepOverConnectionsThatDoNotCommitLocksNoRow(t *testing.T) {
 	defer cancel()
 	if ok, err := holder.ExpireIf(ctx, "key", "token", 20*time.Second); err != nil || !ok {
 		t.Errorf("a renewal = %v, %v; want the row not to be locked", ok, err)
+	}
+}
+
+// A session may find another table by the name of ours. It must not give a lock a second time.
+func TestASessionWithAnotherTableOfTheSameNameLocksInNone(t *testing.T) {
+	type opener func(t *testing.T) (database, string)
+	use := func(t *testing.T, db database) string {
+		t.Helper()
+		outside{t, db}.exec("CREATE DATABASE IF NOT EXISTS `an``other`")
+		other := mariadb.dial(t, strings.Replace(db.dsn, "/test?", "/an%60other?", 1))
+		if err := mariadb.install(t.Context(), other.DB); err != nil {
+			t.Fatal(err)
+		}
+		return "USE `an``other`"
+	}
+	for name, open := range map[string]opener{
+		"MariaDB": func(t *testing.T) (database, string) {
+			db := mariadb.fresh(t)
+			return mariadb.dial(t, db.dsn), use(t, db)
+		},
+		"MariaDB, whose DSN is not known": func(t *testing.T) (database, string) {
+			db := mariadb.fresh(t)
+			wrapped, _ := lostanswer.Open(t, db.DB, db.dsn)
+			return database{wrapped, db.dsn, mariadb}, use(t, db)
+		},
+		"SQLite": func(t *testing.T) (database, string) {
+			return sqlite.fresh(t), "CREATE TEMP TABLE lockstep_lock AS SELECT * FROM main.lockstep_lock WHERE false"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, shadow := open(t)
+			db.SetMaxOpenConns(1)
+			s := db.store()
+			ctx := t.Context()
+			want := func(call string, got, want bool, err error) {
+				t.Helper()
+				if err != nil || got != want {
+					t.Errorf("%s = %v, %v; want %v", call, got, err, want)
+				}
+			}
+			const token = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+			mustSet(t, s, "k", token, time.Hour)
+			mustSet(t, s, "evicted", token, time.Hour)
+			r, err := s.Enter(ctx, "permits", token, time.Hour, backends.Admission{Limit: 1})
+			want("Enter", r.OK, true, err)
+			if _, err := db.ExecContext(ctx, shadow); err != nil {
+				t.Fatal(err)
+			}
+			r, err = s.SetNX(ctx, "k", "other", time.Hour)
+			want("SetNX of another", r.OK, false, err)
+			r, err = s.Enter(ctx, "permits", "other", time.Hour, backends.Admission{Limit: 1})
+			want("Enter of another", r.OK, false, err)
+			mustSet(t, s, "new", token, time.Hour)
+			page, err := s.List(ctx, "", "", 10)
+			want("List", len(page.Keys) == 4, true, err)
+			report, err := s.Check(ctx)
+			want("Check", report.Err(sqlstore.ProblemPersistence) == nil, true, err)
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Guard(ctx, sqlstore.InTx(tx), contract.Lease{Key: "k", Token: token})
+			want("Guard", err == nil, true, err)
+			_ = tx.Rollback()
+			ok, err := s.ExpireIf(ctx, "k", token, time.Hour)
+			want("ExpireIf", ok, true, err)
+			ok, err = s.Renew(ctx, "permits", token, time.Hour)
+			want("Renew", ok, true, err)
+			ok, err = s.Evict(ctx, "evicted", backends.PrintOf(token), backends.Eviction{Now: true})
+			want("Evict", ok, true, err)
+			ok, err = s.DeleteIf(ctx, "k", token)
+			want("DeleteIf", ok, true, err)
+			ok, err = s.Leave(ctx, "permits", token)
+			want("Leave", ok, true, err)
+			want("Sweep", true, true, s.(sweeper).Sweep(ctx))
+		})
 	}
 }

@@ -1,3 +1,3 @@
 -- Ends a lock that has not ended.
-UPDATE lockstep_lock SET kind = 0, value = x'', expires = CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000
+UPDATE main.lockstep_lock SET kind = 0, value = x'', expires = CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000
 WHERE key = ? AND kind = 1 AND value = ? AND expires > CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000
