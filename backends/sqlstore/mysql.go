@@ -222,7 +222,9 @@ func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("SET SESSION lock_wait_timeout = %d", limit))
+		ctx, cancel := undo(ctx)
+		defer cancel()
+		_, _ = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", limit))
 	}()
 	_, err = conn.ExecContext(ctx, "ALTER TABLE lockstep_lock "+strings.Join(changes, ", "))
 	return err

@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 	"time"
+
+	"github.com/lockstep-go/lockstep/internal/bounded"
 )
 
 // Sweeping is charged to calls that add a row: each looks at a few rows whose time has come. So programs tidy
@@ -42,7 +44,7 @@ func (s *rows) Sweep(ctx context.Context) error {
 	defer s.own.settle()
 	for {
 		if n, err := s.sweep(ctx, sweptAtOnce); n < sweptAtOnce || err != nil {
-			return s.explain(ctx, err)
+			return err
 		}
 	}
 }
@@ -53,12 +55,17 @@ func (s *PostgreSQL) Sweep(ctx context.Context) error {
 		return err
 	}
 	for {
-		var n int64
-		err := s.exec.Row(ctx, "SELECT lockstep.sweep_some($1)", []any{int64(sweptAtOnce)}, &n)
-		if n < sweptAtOnce || err != nil {
-			return s.explain(ctx, err)
+		if n, err := s.sweep(ctx); n < sweptAtOnce || err != nil {
+			return err
 		}
 	}
+}
+
+func (s *PostgreSQL) sweep(ctx context.Context) (looked int64, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
+	err = s.exec.Row(ctx, "SELECT lockstep.sweep_some($1)", []any{int64(sweptAtOnce)}, &looked)
+	return looked, s.explain(ctx, err)
 }
 
 // sweep looks at no more than many rows, and returns at how many. A row that is still needed is looked at
@@ -66,18 +73,26 @@ func (s *PostgreSQL) Sweep(ctx context.Context) error {
 func (s *rows) sweep(ctx context.Context, many int) (looked int, err error) {
 	keys, err := s.old(ctx, many)
 	for _, key := range keys {
-		var gone bool
 		if err == nil {
-			gone, err = s.exec(ctx, grants, key, s.dialect.remove, key)
-		}
-		if err == nil && !gone {
-			_, err = s.exec(ctx, grants, key, s.dialect.later, key)
+			err = s.lookAt(ctx, key)
 		}
 	}
 	return len(keys), err
 }
 
+func (s *rows) lookAt(ctx context.Context, key []byte) (err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
+	gone, err := s.exec(ctx, grants, key, s.dialect.remove, key)
+	if err == nil && !gone {
+		_, err = s.exec(ctx, grants, key, s.dialect.later, key)
+	}
+	return err
+}
+
 func (s *rows) old(ctx context.Context, many int) (keys [][]byte, err error) {
+	ctx, end := bounded.Context(ctx)
+	defer end(&err)
 	err = s.on(ctx, grants, func(ctx context.Context, c *databaseConn, _ bool) error {
 		found, err := c.QueryContext(ctx, s.in.names(s.dialect.old), many)
 		if err != nil {
@@ -93,5 +108,5 @@ func (s *rows) old(ctx context.Context, many int) (keys [][]byte, err error) {
 		}
 		return found.Err()
 	})
-	return keys, err
+	return keys, s.explain(ctx, err)
 }
