@@ -200,23 +200,23 @@ func mysqlError(err error) *StatementError {
 const readOnlyMySQL = "the server is read-only, as a replica is: connect to the server that takes the writes, or set read_only to OFF"
 
 // number is the code of an error of a driver. The drivers have no interface for it in common: some have a
-// method Code, and others a field Number or Code. None of them may be imported here.
+// method Code, others a field Number or Code, and some are a code themselves. None of them may be imported
+// here.
 func number(err error) (int, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
-		if e, ok := err.(interface{ Code() int }); ok {
-			return e.Code(), true
+		if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) == 1 { // joined to none
+			return number(all.Unwrap()[0])
 		}
-		v := reflect.Indirect(reflect.ValueOf(err))
-		if v.Kind() != reflect.Struct {
-			continue
+		v, own := reflect.ValueOf(err), reflect.Value{}
+		if strings.HasSuffix(v.Type().Name(), "ErrorCode") {
+			own = v
 		}
-		for _, name := range []string{"Number", "Code"} {
-			switch field := v.FieldByName(name); {
-			case !field.IsValid():
-			case field.CanInt():
-				return int(field.Int()), true
-			case field.CanUint():
-				return int(field.Uint()), true
+		for _, code := range []reflect.Value{own, result(v.MethodByName("Code")), field(v, "Number"), field(v, "Code")} {
+			switch {
+			case code.CanInt():
+				return int(code.Int()), true
+			case code.CanUint():
+				return int(code.Uint()), true
 			}
 		}
 	}

@@ -1,12 +1,14 @@
 package sqlstore
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -47,15 +49,31 @@ type fielded struct{ Code int } // as in github.com/mattn/go-sqlite3
 
 func (f fielded) Error() string { return "fielded" }
 
+type typed struct{} // as in github.com/ncruces/go-sqlite3
+
+type typedErrorCode uint16
+
+func (*typed) Error() string        { return "typed" }
+func (*typed) Code() typedErrorCode { return 1205 }
+
+func (typedErrorCode) Error() string { return "without a text" }
+
+type named struct{ error }
+
+func (named) Code() string    { return "1205" }
+func (n named) Unwrap() error { return n.error }
+
 func TestNumberOfAnErrorOfADriver(t *testing.T) {
-	for _, err := range []error{coded{1205}, &numbered{Number: 1205}, fielded{1205}, errors.Join(errors.New("first"), coded{1205})} {
+	for _, err := range []error{coded{1205}, &numbered{Number: 1205}, fielded{1205}, new(typed), named{new(typed)}, typedErrorCode(1205), errors.Join(typedErrorCode(1205)), errors.Join(errors.New("first"), coded{1205})} {
 		n, ok := number(err)
 		if joined := strings.Contains(err.Error(), "first"); ok == joined || !joined && n != 1205 {
 			t.Errorf("number(%v) = %d, %v", err, n, ok)
 		}
 	}
-	if n, ok := number(errors.New("connection refused")); ok {
-		t.Errorf("an error without a code has the code %d", n)
+	for _, err := range []error{errors.New("connection refused"), syscall.ECONNREFUSED, tls.AlertError(40)} {
+		if n, ok := number(err); ok {
+			t.Errorf("%v has the code %d", err, n)
+		}
 	}
 }
 

@@ -64,8 +64,8 @@ type rowStore interface {
 }
 
 // NewSQLite returns a store in the main database of db. The driver may be any whose errors have a method or
-// a field Code, such as modernc.org/sqlite or github.com/mattn/go-sqlite3. Its connections should have a
-// busy_timeout of some seconds, and synchronous NORMAL or FULL: see [SQLite.Check].
+// a field Code, such as modernc.org/sqlite, github.com/mattn/go-sqlite3 or github.com/ncruces/go-sqlite3. Its
+// connections should have a busy_timeout of some seconds, and synchronous NORMAL or FULL: see [SQLite.Check].
 func NewSQLite(db *sql.DB, opts ...Option) *SQLite {
 	c := configure(sqliteName, opts)
 	c.at.look(db)
