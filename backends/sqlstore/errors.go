@@ -74,6 +74,8 @@ func postgresqlError(err error) *StatementError {
 	switch e.State {
 	case "40001", "40P01", "55P03", "57014", "57P05", "53000":
 		e.class, e.interrupted = notDone, e.State == "57014"
+	case "26000": // what the driver has prepared is not there
+		e.class, e.next = notDone, "give the locks a pool of their own without DISCARD and DEALLOCATE; behind a pooler, let the driver prepare nothing"
 	case "57P03":
 		e.class, e.next = notDone, "wait until the server has started, and look at its log"
 	case "53100":
