@@ -67,7 +67,7 @@ func (t told) state() backends.State {
 		state.Group = plain(t.Group)
 	}
 	for _, w := range t.Waiters {
-		label := plain(w)
+		label := fromASCII(plain(w))
 		if !backends.ValidHolder(label) { // any program may have written it
 			label = ""
 		}

@@ -250,7 +250,7 @@ func (s *PostgreSQL) prepareTTL(ctx context.Context, ttl time.Duration, key stri
 func (s *PostgreSQL) take(
 	ctx context.Context, key, value string, ttl time.Duration, t backends.Turn, numbering int,
 ) (backends.Result, error) {
-	name, us, err := s.prepareTTL(ctx, ttl, key, value, t.Waiter)
+	name, us, err := s.prepareTTL(ctx, ttl, key, value, inASCII(t.Waiter))
 	if err != nil {
 		return backends.Result{}, err
 	}

@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/hex"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/internal/turns"
@@ -36,12 +38,41 @@ func (s *PostgreSQL) position(key string, t backends.Turn) (waiter string, asked
 	if mine == nil {
 		return "", nobody, nil
 	}
-	return t.Waiter, func(granted bool) {
+	return inASCII(t.Waiter), func(granted bool) {
 		if !s.turns.Asked(mine, granted) {
 			go s.quit(key, t.Waiter) // what was sent before may have been there first
 		}
 	}, nil
 }
+
+// inASCII is how a waiter is stored: the database may have texts in another encoding than UTF-8, and not
+// know each letter of a label. No label begins as the mark does: see [backends.ValidHolder].
+func inASCII(waiter string) string {
+	if !strings.HasPrefix(waiter, inHex) && !strings.ContainsFunc(waiter, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return waiter
+	}
+	i := strings.LastIndex(waiter, " ") // before the secret
+	if i < 0 {
+		i = len(waiter)
+	}
+	return inHex + hex.EncodeToString([]byte(waiter[:i])) + waiter[i:]
+}
+
+// fromASCII is the waiter, or its label, that was stored so.
+func fromASCII(text string) string {
+	digits, is := strings.CutPrefix(text, inHex)
+	digits, secret, with := strings.Cut(digits, " ")
+	label, err := hex.DecodeString(digits)
+	switch {
+	case !is || err != nil:
+		return text
+	case with:
+		return string(label) + " " + secret
+	}
+	return string(label)
+}
+
+const inHex = "lockstep:hex:"
 
 // WatchQueued implements [backends.QueuedStore].
 func (s *PostgreSQL) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
@@ -51,7 +82,7 @@ func (s *PostgreSQL) WatchQueued(ctx context.Context, key, waiter string, wake f
 	case waiter == "" || strings.Contains(waiter, "@"):
 		return backends.Invalidf("waiter %q is empty or has an @", waiter)
 	}
-	if _, err := s.prepare(ctx, key, waiter); err != nil {
+	if _, err := s.prepare(ctx, key, inASCII(waiter)); err != nil {
 		return err
 	}
 	leave, err := s.wakes.join(ctx)
@@ -71,7 +102,7 @@ func (s *PostgreSQL) WatchQueued(ctx context.Context, key, waiter string, wake f
 
 // quit removes a waiter from the queue. If that fails, the waiter costs the others one reservation.
 func (s *PostgreSQL) quit(key, waiter string) {
-	_ = s.behind("SELECT lockstep.quit($1,$2,$3)", s.key(key), waiter, reservation)
+	_ = s.behind("SELECT lockstep.quit($1,$2,$3)", s.key(key), inASCII(waiter), reservation)
 }
 
 // behind runs a statement for which nobody waits, and whose failure costs a waiter some time.

@@ -10,7 +10,7 @@ import (
 // Enter implements [backends.SharedStore]. It counts the holds of the key, so it takes longer the more
 // there are.
 func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
-	name, us, err := s.prepareTTL(ctx, ttl, key, token, a.Group, a.Waiter)
+	name, us, err := s.prepareTTL(ctx, ttl, key, token, a.Group, inASCII(a.Waiter))
 	if err != nil {
 		return backends.Result{}, err
 	}

@@ -307,6 +307,7 @@ func (w *wakes) heard(message string) {
 	}
 	kind := message[0]
 	waiter, digits, _ := strings.Cut(message[1:], "@")
+	waiter = fromASCII(waiter)
 	text, err := hex.DecodeString(digits)
 	key, ours := strings.CutPrefix(string(text), w.store.config.prefix)
 	if err != nil || !ours {
