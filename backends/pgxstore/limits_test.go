@@ -15,11 +15,11 @@ import (
 
 // An index of the server takes no longer keys, and a message none at all.
 func TestWhatIsTooLongForTheTablesIsInvalid(t *testing.T) {
-	const most = 1024
+	const mostKey, mostValue = 1024, 1536
 	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
 	prefix := random(100)
 	s := pgxstore.New(pool, pgxstore.WithPrefix(prefix), pgxstore.WithMaxTTL(maxTTL))
-	key, value := random(most-len(prefix)), random(most)
+	key, value := random(mostKey-len(prefix)), random(mostValue)
 
 	// all that is as long as can be: a release tells a waiter
 	granted(t)(s.SetNX(t.Context(), key, value, maxTTL))

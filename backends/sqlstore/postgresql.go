@@ -235,7 +235,7 @@ func (s *PostgreSQL) key(key string) []byte { return []byte(s.config.prefix + ke
 // prepare refuses what must not be sent. name is the key with the prefix. A token, or a waiter, and the key are
 // in one entry of an index, which has at most 2,704 bytes. A message has 8,000, and the key in it in hex.
 func (s *PostgreSQL) prepare(ctx context.Context, key string, values ...string) (name []byte, err error) {
-	const maxValue = 1024
+	const maxValue = 1536
 	return s.config.prepare(ctx, maxValue, key, values...)
 }
 
