@@ -314,6 +314,17 @@ var evictSentences = onlyIf(func(x *fixture) bool { return x.evictor != nil }, [
 		x.evict(key, s.Holds[0].Print, backends.Eviction{Foreign: true}, true)
 		x.renewNot(key, "no token", x.long)
 	}},
+	{"Evict leaves a value of the type of holds without expiry alone", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key := x.key("k")
+		x.setShared(key)
+		for _, e := range []backends.Eviction{{}, {Now: true}, {Now: true, Foreign: true}} {
+			x.wantForeign(key, "0011223344556677", e)
+			x.wantForever(key, "")
+		}
+	}},
 	{"Evict without a print, or with a label that is none, is a permanent error", func(x *fixture) {
 		key, token := x.key("k"), labelled("")
 		l := x.grant(key, token, x.long)

@@ -293,6 +293,19 @@ var evictDoubles = []broken[InspectedStore]{
 	},
 	{bug: "any shared hold is evicted", breaks: "a shared hold that is no token is Foreign, and is evicted only with Foreign", store: evicting(force)},
 	{
+		bug:    "Evict removes a foreign value that it refuses",
+		breaks: "Evict leaves a value of the type of holds without expiry alone",
+		store: badEvict(func(m *memory.Store) evictFunc {
+			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {
+				ok, err := m.Evict(ctx, key, seen, e)
+				if err != nil {
+					m.Delete(key)
+				}
+				return ok, err
+			}
+		}),
+	},
+	{
 		bug: "no print is an eviction of nothing", breaks: evictInput,
 		store: badEvict(func(m *memory.Store) evictFunc {
 			return func(ctx context.Context, key, seen string, e backends.Eviction) (bool, error) {

@@ -285,6 +285,18 @@ var transferSentences = []sentence{
 			x.Errorf("TransferHold = %+v; want 2 holds", res)
 		}
 	}},
+	{"TransferHold finds a value of the type of holds without expiry Foreign, and leaves it alone", func(x *fixture) {
+		if x.shared == nil {
+			return
+		}
+		key := x.key("k")
+		x.setShared(key)
+		res, err := x.holdTransfers.TransferHold(x.Context(), key, "old", "new", x.long, "", false)
+		if want := (backends.Result{Foreign: true}); err != nil || res != want {
+			x.Errorf("TransferHold = %+v, %v; want %+v", res, err, want)
+		}
+		x.wantForever(key, "")
+	}},
 	{"a hold that moves keeps its slot", func(x *fixture) {
 		if x.shared == nil {
 			return

@@ -439,6 +439,30 @@ var transferDoubles = []broken[backends.TransferStore]{
 		}),
 	},
 	{
+		bug:    "a foreign value is held",
+		breaks: "TransferHold finds a value of the type of holds without expiry Foreign, and leaves it alone",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
+				res.Foreign = false
+				return res, err
+			}
+		}),
+	},
+	{
+		bug:    "a foreign value is removed",
+		breaks: "TransferHold finds a value of the type of holds without expiry Foreign, and leaves it alone",
+		store: movingHolds(func(m *memory.Store) holdFunc {
+			return func(ctx context.Context, key, from, to string, ttl time.Duration, group string, numbered bool) (backends.Result, error) {
+				res, err := m.TransferHold(ctx, key, from, to, ttl, group, numbered)
+				if res.Foreign {
+					m.Delete(key)
+				}
+				return res, err
+			}
+		}),
+	},
+	{
 		bug:    "the hold gets another slot",
 		breaks: "a hold that moves keeps its slot",
 		store:  movingHolds(func(m *memory.Store) holdFunc { return reenter(m, slotted(3)) }),

@@ -124,3 +124,39 @@ func TestEnterLeavesNothingBehindThatWouldNotEnd(t *testing.T) {
 		}
 	}
 }
+
+// What has ended stays in a sorted set without expiry, which may be no lock. If it is one whose expiry
+// somebody has removed, its holds are renewed and end as before, and what has ended does not come back.
+func TestAHoldThatHasEndedIsNoneInALockWithoutExpiry(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *client.Client) {
+		lives, ended := float64(time.Now().Add(time.Hour).UnixMilli()), float64(time.Now().Add(-time.Hour).UnixMilli())
+		prepare := func() {
+			c.Del(t.Context(), "key")
+			if err := c.ZAdd(t.Context(), "key", client.Z{Score: lives, Member: "lives"}, client.Z{Score: ended, Member: "ended"}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, call := range map[string]func(token string) (bool, error){
+			"Renew": func(token string) (bool, error) { return s.Renew(t.Context(), "key", token, 20*time.Second) },
+			"Leave": func(token string) (bool, error) { return s.Leave(t.Context(), "key", token) },
+			"TransferHold": func(token string) (bool, error) {
+				r, err := s.TransferHold(t.Context(), "key", token, "new", 20*time.Second, "", false)
+				return r.OK, err
+			},
+		} {
+			prepare()
+			if ok, err := call("ended"); err != nil || ok {
+				t.Errorf("%s of a hold that has ended = %v, %v; want false", name, ok, err)
+			}
+			if n := c.ZCard(t.Context(), "key").Val(); n != 2 {
+				t.Errorf("%s of a hold that has ended leaves %d members; want 2", name, n)
+			}
+			if ok, err := call("lives"); err != nil || !ok {
+				t.Errorf("%s = %v, %v; want true", name, ok, err)
+			}
+			if left := c.PTTL(t.Context(), "key").Val(); left == -1 {
+				t.Errorf("after %s the lock has no expiry", name)
+			}
+		}
+	})
+}

@@ -15,6 +15,8 @@ if oldest then -- the Lua of the embedded server does not read inf
   oldest = tonumber(oldest) or oldest == 'inf' and math.huge or -math.huge
 end
 local foreign = oldest and oldest < 1e11
+-- A lock has an expiry. A queue of jobs has none, and may have times as scores: what is due stays.
+local forever = oldest and not foreign and oldest < now and redis.call('PTTL', KEYS[1]) == -1
 
 local holds, group, ended = 0, '', not oldest
 -- A hold lives until the end of its ms, as a key does.
@@ -22,7 +24,7 @@ local before = '(' .. string.format('%.0f', now)
 if oldest and not foreign then
   -- Nothing is written if no hold has ended. Once a script has written, even a server that is out
   -- of memory lets it go on to write.
-  if oldest < now then
+  if oldest < now and not forever then
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', before)
     ended = true
   end
@@ -31,6 +33,12 @@ if oldest and not foreign then
   if last and string.sub(last, 1, #mark) == mark then
     group, holds = string.sub(last, #mark + 1), holds - 1
   end
+end
+
+-- endOf returns the score of a hold that has not ended.
+local function endOf(token)
+  local score = redis.call('ZSCORE', KEYS[1], token)
+  return not (forever and score and tonumber(score) < now) and score
 end
 
 -- The slot of a hold is the fraction of its score: slot 0 is 1/2048 ms. A score below 2^42 has room

@@ -2,7 +2,7 @@
 -- life. It does not lengthen the life of any other hold.
 -- KEYS see holds.lua
 -- ARGV[1] the token  ARGV[2] the TTL in ms
-local there = not foreign and redis.call('ZSCORE', KEYS[1], ARGV[1])
+local there = not foreign and endOf(ARGV[1])
 if not there then
   return 0
 end

@@ -6,11 +6,12 @@
 -- The reply to a grant is that of enter.lua.
 -- {0, 0, holds, 0, ''} neither token has a hold
 -- {0, left in ms, 0, 0, ''} the value is no lock
-if foreign then
-  return {0, redis.call('PTTL', KEYS[1]), 0, 0, ''}
-end
-local there, from = redis.call('ZSCORE', KEYS[1], ARGV[2]), redis.call('ZSCORE', KEYS[1], ARGV[1])
+local there, from = not foreign and endOf(ARGV[2]), not foreign and endOf(ARGV[1])
 if not there and not from then
+  local left = oldest and redis.call('PTTL', KEYS[1])
+  if foreign or left == -1 then
+    return {0, left, 0, 0, ''}
+  end
   return {0, 0, holds, 0, ''}
 end
 if group ~= ARGV[5] then
