@@ -187,6 +187,32 @@ func letBeLate(t *testing.T, c *redis.Client) {
 	}
 }
 
+// A clock that goes back makes nobody late for longer. What was noted in the future is noted anew.
+func TestALateWaiterKeepsItsPositionWhenTheClockGoesBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *redisstore.Store, c *redis.Client) {
+		const span, line = 1 << 22, "{a}:\x00queue"
+		for ticket, ahead := range map[float64]int64{1: 5, 2: 3600, 3: -5, 4: -40} {
+			noted := (time.Now().Unix() + ahead) % span
+			if err := c.ZAdd(t.Context(), line, redis.Z{Score: (ticket-1<<30)*span + float64(noted), Member: fmt.Sprint(ahead, "@channel")}).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := s.SetNXQueued(t.Context(), "a", "token", 20*time.Second, backends.Turn{InOrder: true}); err != nil || !r.OK {
+			t.Fatalf("SetNXQueued = %+v, %v; want it granted past late waiters", r, err)
+		}
+		now := float64(time.Now().Unix())
+		left := c.ZRangeWithScores(t.Context(), line, 0, -1).Val()
+		for _, z := range left {
+			if since := math.Mod(math.Mod(now-z.Score, span)+span, span); since > span/2 {
+				t.Errorf("the waiter %v is noted %v seconds from now", z.Member, span-since)
+			}
+		}
+		if len(left) != 3 {
+			t.Errorf("the queue has %v; want all but the one of 40 seconds ago", left)
+		}
+	})
+}
+
 // commandsOf counts the commands that the server runs meanwhile, also those of scripts.
 func commandsOf(t *testing.T, server *redistest.Server, do func()) (calls int) {
 	t.Helper()

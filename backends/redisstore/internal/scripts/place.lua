@@ -42,9 +42,10 @@ local function tidy()
   local time = list[1] and redis.pcall('TIME')
   for i = 1, time and not time.err and #list or 0, 2 do
     local seconds, noted = math.max(time[1] % span, 1), list[i + 1] % span
-    if noted == 0 then
-      put(list[i], list[i + 1] + seconds)
-    elseif (seconds - noted) % span > lateLimit then
+    local since = (seconds - noted) % span
+    if noted == 0 or since > span / 2 then -- the clock has gone back
+      put(list[i], list[i + 1] - noted + seconds)
+    elseif since > lateLimit then
       redis.call('ZREM', KEYS[2], list[i])
     end
   end
