@@ -89,7 +89,7 @@ func inspected(reply any, err error) (backends.State, error) {
 	r := reader{ok: true}
 	kind, left, value := r.text(list[0]), r.integer(list[1]), r.list(list[2])
 	holds, many, group, foreign := r.list(list[3]), r.count(list[4]), r.text(list[5]), r.count(list[6])
-	state := backends.State{Reserved: r.count(list[7]), Waiting: r.count(list[9])}
+	state := backends.State{Reserved: r.count(list[7]), Waiting: int(r.integer(list[9]))}
 	for _, waiter := range r.list(list[8]) {
 		state.Waiters = append(state.Waiters, r.label(waiter))
 	}
@@ -98,7 +98,7 @@ func inspected(reply any, err error) (backends.State, error) {
 		state.Fence = n
 	}
 	switch {
-	case len(holds) != min(many, backends.MaxListed):
+	case len(holds) != min(many, backends.MaxListed), state.Waiting < backends.NotKnown:
 		r.ok = false
 	case kind == "none" || left == -2: // it may have ended since the script began
 	case foreign == 1, left == -1:

@@ -11,7 +11,7 @@
 --   1 if the sorted set is no lock: then without holds
 --   how many reservations there are
 --   {label, ...} of the waiters in the queue
---   how many waiters there are
+--   how many waiters there are; -1: what is stored in place of the queue is none
 --   the value of the counter
 --   the time of the server in ms
 local time = redis.call('TIME')
@@ -43,23 +43,35 @@ else
     group = string.sub(last, #mark + 1)
   end
 end
--- Waiters with a reservation are still in the queue: see place.lua.
-local reserved, has = redis.call('ZCOUNT', KEYS[3], now, '+inf'), {}
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], now, '+inf', 'LIMIT', 0, ARGV[1])) do
-  has[member] = true
-end
-if kind == 'reserved' then
-  has[string.sub(value, 19)] = true
-end
-local queue = {}
-for _, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)) do
-  if not has[member] then
-    queue[#queue + 1] = holder(string.match(member, '^[^@]*'))
+-- What other software has stored under the names beside the lock hides no lock.
+local reserved, line = redis.pcall('ZCOUNT', KEYS[3], now, '+inf'), redis.pcall('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
+local number, queue, waiting, has = redis.pcall('GET', KEYS[4]), {}, 0, {}
+for _, reply in ipairs({reserved, line, number or ''}) do
+  local failed = type(reply) == 'table' and reply.err
+  if failed and not string.find(failed, 'WRONGTYPE', 1, true) then
+    return reply
+  elseif failed and reply ~= number then
+    reserved, waiting = 0, -1
   end
 end
-local late = redis.call('ZCOUNT', KEYS[2], '-inf', '(0') - reserved - (kind == 'reserved' and 1 or 0)
+if waiting == 0 then
+  -- Waiters with a reservation are still in the queue: see place.lua.
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], now, '+inf', 'LIMIT', 0, ARGV[1])) do
+    has[member] = true
+  end
+  if kind == 'reserved' then
+    has[string.sub(value, 19)] = true
+  end
+  for _, member in ipairs(line) do
+    if not has[member] then
+      queue[#queue + 1] = holder(string.match(member, '^[^@]*'))
+    end
+  end
+  local late = redis.call('ZCOUNT', KEYS[2], '-inf', '(0') - reserved - (kind == 'reserved' and 1 or 0)
+  waiting = redis.call('ZCOUNT', KEYS[2], 0, '+inf') + math.max(late, 0)
+end
 return {
   kind, left, tell(value), holds, many, group, foreign,
-  reserved, queue, redis.call('ZCOUNT', KEYS[2], 0, '+inf') + math.max(late, 0),
-  redis.call('GET', KEYS[4]) or '', now,
+  reserved, queue, waiting,
+  type(number) == 'string' and number or '', now,
 }
