@@ -18,6 +18,8 @@ import (
 	client "github.com/redis/go-redis/v9"
 )
 
+// For each change it runs only the contracts of a Store. The strategies use the other commands through a
+// cluster, and TestKeysOfAllShapesLockAndWakeOnEveryNodeOfACluster sends them to every node.
 func TestContractThroughACluster(t *testing.T) {
 	t.Parallel()
 	replicas := 0
@@ -28,6 +30,7 @@ func TestContractThroughACluster(t *testing.T) {
 	for _, m := range []drivertest.Mode{
 		drivertest.Plain, drivertest.Scriptless.Nightly(), drivertest.Prefixed.Nightly(), drivertest.Polling.Nightly(), drivertest.Replicated.Nightly(),
 	} {
+		m.Brief = true
 		m.Run(t, func(*testing.T) drivertest.Client { return goredis.Driven(c) })
 	}
 }

@@ -42,9 +42,7 @@ func Strategies(t *testing.T, bubble bool, start Start) {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {
-			if !bubble {
-				leaveOutMost(t, r)
-			}
+			leaveOutMost(t, r)
 			keepsContract(t, r, start, bubble, unwrapped)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/goclock"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 )
@@ -35,6 +36,7 @@ func main() {
 `
 
 func TestTheWallClockOfAProgramMovesAndItsMonotonicClockDoesNot(t *testing.T) {
+	full.Only(t) // it builds the standard library, and only campaigns of nightly use the package
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(clock), 0o600); err != nil {
 		t.Fatal(err)

@@ -55,6 +55,9 @@ func overGoRedis(tb testing.TB, server *redistest.Server, opts ...redisstore.Opt
 func TestAServerThatRestartsCountsAsDownForAsLongAsALeaseMayLive(t *testing.T) {
 	for client, reach := range inQuarantine {
 		t.Run(client, func(t *testing.T) {
+			if client == "redigo, strict" {
+				full.Only(t)
+			}
 			t.Parallel()
 			const quarantine = shortQuarantine
 			servers := redistest.StartN(t, 5)
@@ -118,6 +121,9 @@ func TestQuarantineSavesABareMajority(t *testing.T) {
 	}
 	for client, reach := range inQuarantine {
 		t.Run(client, func(t *testing.T) {
+			if client == "redigo, strict" {
+				full.Only(t)
+			}
 			if !full.Size() {
 				t.Parallel()
 			}
