@@ -8,11 +8,16 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends/memory"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/rivals"
 )
 
 // The campaign finds nothing in the store in memory, and two Evicts that are wrong.
 func TestForcedReleases(t *testing.T) {
+	many := 100
+	if full.Size() {
+		many = 500
+	}
 	for _, c := range []struct {
 		name   string
 		evict  func(s rivals.Evictions) rivals.EvictFunc
@@ -30,7 +35,7 @@ func TestForcedReleases(t *testing.T) {
 			} {
 				synctest.Test(t, func(t *testing.T) {
 					store := memory.New()
-					f := rivals.ForcedReleases{Kind: kind(store), Store: store, Evict: c.evict(store), TTL: 600 * time.Millisecond, Many: 500}
+					f := rivals.ForcedReleases{Kind: kind(store), Store: store, Evict: c.evict(store), TTL: 600 * time.Millisecond, Many: many}
 					if wrong := f.Violations(t); (len(wrong) > 0) != c.broken {
 						t.Errorf("%d violations, such as %q", len(wrong), wrong[:min(len(wrong), 3)])
 					}
