@@ -13,7 +13,7 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 
 # The parts of make test: as soon as one ends, the next one begins. The longest come first, and those
 # that mostly wait stand beside test-root, which computes.
-TESTS := test-root test-etcd test-pgx test-nats test-command test-dialects test-rueidis test-apart test-servers test-again test-bench
+TESTS := test-root test-pgx test-etcd test-dialects test-command test-nats test-rueidis test-again test-tree test-apart test-servers test-bench
 
 .PHONY: help fmt check test $(TESTS) fuzz lint bench bench-peers headlines regress servers mysql nightly parts figures vulnerabilities simulate fresh matrix cover release programs
 

@@ -95,12 +95,12 @@ var Runs = map[Run][]Part{
 			// Tests with real servers wait for much of their time, so three packages at once keep
 			// two CPUs busy.
 			{Flags: racing + "-p 3", Skip: killed, Except: "proof/campaign proof/simulation proof/release proof/repository"},
-			{Flags: uncached + "-p 1", Packages: lookAtTheTree, Skip: released},
 		}},
 		// etcd is busy also if nobody calls it.
 		{Name: "etcd", Tests: []Tests{{Module: "backends/etcd", Flags: cached + "-race -parallel 6 -timeout 60m ", Skip: large}}},
 		{Name: "pgx", Tests: []Tests{{Module: "backends/pgxstore", Flags: racing, Skip: large}}},
 		{Name: "nats", Tests: []Tests{{Module: "backends/natsstore", Flags: racing, Skip: large}}},
+		{Name: "tree", Tests: []Tests{{Flags: uncached + "-p 1", Packages: lookAtTheTree, Skip: released}}},
 		{Name: "apart", Tests: []Tests{
 			{Module: "proof/differential", Flags: racing},
 			{Module: "middleware/otellocker", Flags: racing},
