@@ -71,9 +71,9 @@ func (f *file) find(ctx context.Context, on Executor) error {
 	return nil
 }
 
-// alone is an error if programs may have the file under several names. -wal and -shm, with the locks of SQLite, lie
-// beside the name. A name that is added later is refused to the program that uses it. A link that is
-// symbolic is followed by SQLite.
+// alone is an error if programs may have the file under several names. -wal and -shm, with the locks of
+// SQLite, lie beside the name. A name that is added later is refused to the program that uses it. SQLite
+// follows a symbolic link.
 func alone(path string, info os.FileInfo) error {
 	if links := field(reflect.ValueOf(info.Sys()), "Nlink"); links.CanUint() && links.Uint() > 1 { // not on Windows
 		return severalNames{path, fmt.Sprintf("has %d names (hard links)", links.Uint()), "remove the others"}

@@ -57,8 +57,8 @@ func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
 
 const mysqlName = "mysql" // in texts
 
-// home is the database with the table. A session that an application shares may be in another one, by USE. So all
-// statements name it: as the DSN has it, or as the first call has found it.
+// home is the database with the table. A session that an application shares may be in another one, by USE.
+// So all statements name it: as the DSN has it, or as the first call has found it.
 type home struct{ name atomic.Pointer[string] }
 
 // homeOf looks into the connector of github.com/go-sql-driver/mysql: see look.

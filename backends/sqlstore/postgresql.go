@@ -362,8 +362,8 @@ func (s *PostgreSQL) yes(ctx context.Context, statement string, args ...any) (bo
 
 // explain gives an error its class, and the address of the server. An answer is as it was told.
 func (s *PostgreSQL) explain(ctx context.Context, err error) error {
-	if told, ok := answered(err); ok {
-		return told
+	if told, no := answered(err); told {
+		return no
 	}
 	return s.config.at.locate(explain(ctx, err))
 }

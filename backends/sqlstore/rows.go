@@ -354,8 +354,8 @@ func (s *rows) prepareTTL(ctx context.Context, ttl time.Duration, key string, va
 
 // explain gives an error its class, and the address of the server. An answer is as it was told.
 func (s *rows) explain(ctx context.Context, err error) error {
-	if told, ok := answered(err); ok {
-		return told
+	if told, no := answered(err); told {
+		return no
 	}
 	return s.config.at.locate(explainBy(ctx, s.dialect.classify, err))
 }

@@ -266,12 +266,12 @@ func (e answer) Unwrap() error { return e.error }
 var errNo = errors.New("the answer to a repeated call is no")
 
 // answered takes an answer out of err. No is no error.
-func answered(err error) (_ error, ok bool) {
-	a, ok := err.(answer) //nolint:errorlint // one that tried has wrapped is none
-	if !ok || a.error == errNo {
-		return nil, ok
+func answered(err error) (told bool, _ error) {
+	a, told := err.(answer)        //nolint:errorlint // one that tried has wrapped is none
+	if !told || a.error == errNo { //nolint:errorlint // it is not wrapped
+		return told, nil
 	}
-	return a.error, true
+	return true, a.error
 }
 
 // maybe is an error of a call whose first try may have been done.

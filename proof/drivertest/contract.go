@@ -193,7 +193,9 @@ func (o Outside) SetOther(key string) { o.replace(key, "RPUSH", "element") }
 
 // SetShared implements [backendtest.SharedOutside]. The set is what is due in a queue of jobs: its scores
 // are times, as those of holds that have ended.
-func (o Outside) SetShared(key string) { o.replace(key, "ZADD", "1600000000000", "job", "1700000000000", "other") }
+func (o Outside) SetShared(key string) {
+	o.replace(key, "ZADD", "1600000000000", "job", "1700000000000", "other")
+}
 
 // Delete implements [backendtest.Outside].
 func (o Outside) Delete(key string) {

@@ -104,7 +104,7 @@ type conn struct {
 func (c *conn) ExecContext(ctx context.Context, statement string, args []driver.NamedValue) (driver.Result, error) {
 	r, err := c.full.ExecContext(ctx, statement, args)
 	if err == nil && c.answers.isLost(statement) {
-		_ = c.full.Close()
+		_ = c.Close()
 		return nil, driver.ErrBadConn
 	}
 	return r, err
@@ -120,7 +120,7 @@ func (c *conn) QueryContext(ctx context.Context, statement string, args []driver
 	}
 	_ = rows.Close()
 	if errors.Is(err, io.EOF) { // it is done
-		_ = c.full.Close()
+		_ = c.Close()
 		err = driver.ErrBadConn
 	}
 	return nil, err

@@ -195,7 +195,8 @@ func wantMoved(t *testing.T, call string, err error) {
 	}
 }
 
-// SQLite keeps its locks beside the name of the file: programs that open it by two names would both get a lock.
+// SQLite keeps its locks beside the name of the file: programs that open it by two names would both get a
+// lock.
 func TestAFileOfSQLiteWithTwoNamesIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	first := sqlite.dial(t, "file:"+path+"?_pragma=busy_timeout(10000)")
@@ -217,7 +218,7 @@ func TestAFileOfSQLiteWithTwoNamesIsRefused(t *testing.T) {
 	}
 	for _, name := range []string{path, link} {
 		db := sqlite.dial(t, "file:"+name+"?_pragma=busy_timeout(10000)")
-		db.SetMaxOpenConns(1) // none is kept, so that all are closed below: the driver would find the other file by them
+		db.SetMaxOpenConns(1) // none is kept: by one that is open, the driver finds the file under the other name
 		wantNames("Install", sqlite.install(t.Context(), db.DB))
 		store := db.store()
 		for range 2 {
