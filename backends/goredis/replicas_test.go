@@ -256,11 +256,12 @@ func TestReplicasThatCanNotBeAreRefusedAtEveryCall(t *testing.T) {
 	s, err := redistest.Start(t), error(nil)
 	c := dial(t, &client.Options{Addr: s.Addr()})
 	for want, option := range map[string]redisstore.Option{
-		"WithMaxTTL: -1ns is under 1ms":    redisstore.WithMaxTTL(-1),
-		"number of replicas 0 is under 1":  redisstore.WithReplicas(0, time.Second),
-		"number of replicas -1 is under 1": redisstore.WithReplicas(-1, time.Second),
-		"timeout 0s is under 1ms":          redisstore.WithReplicas(1, 0),
-		"timeout 999µs is under 1ms":       redisstore.WithReplicas(1, 999*time.Microsecond),
+		"WithMaxTTL: -1ns is under 1ms":                       redisstore.WithMaxTTL(-1),
+		"WithMaxTTL: 87600h0m0.000000001s is over 87600h0m0s": redisstore.WithMaxTTL(10*365*24*time.Hour + 1),
+		"number of replicas 0 is under 1":                     redisstore.WithReplicas(0, time.Second),
+		"number of replicas -1 is under 1":                    redisstore.WithReplicas(-1, time.Second),
+		"timeout 0s is under 1ms":                             redisstore.WithReplicas(1, 0),
+		"timeout 999µs is under 1ms":                          redisstore.WithReplicas(1, 999*time.Microsecond),
 	} {
 		store := goredis.New(c, option)
 		calls := map[string]func() error{

@@ -34,16 +34,23 @@ func WithPrefix(prefix string) Option { return func(c *config) { c.prefix = pref
 // without it. A longer one is refused before anything is sent. Quarantine lasts 1.01 times this
 // limit, and one to two seconds more, so all programs that lock on a server need the same limit:
 // the longest TTL of any of them. To upgrade programs with longer TTLs, see docs/safety.md, "The
-// longest TTL".
+// longest TTL". The largest limit is ten years.
 func WithMaxTTL(ttl time.Duration) Option {
 	return func(c *config) {
 		if ttl < time.Millisecond {
 			c.invalid = backends.Invalidf("redisstore.WithMaxTTL: %v is under 1ms", ttl)
 			return
 		}
+		if ttl > longestTTL {
+			c.invalid = backends.Invalidf("redisstore.WithMaxTTL: %v is over %v", ttl, longestTTL)
+			return
+		}
 		c.maxTTL = ttl
 	}
 }
+
+// longestTTL leaves room for slots in the scores of shared holds: see holds.lua.
+const longestTTL = 10 * 365 * 24 * time.Hour
 
 // WithoutWakes uses no channels: waiters poll. For servers and ACLs without publish and subscribe. A release
 // then wakes no waiter of a store that has channels either, which would need the permission to publish. That

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/goredis"
+	"github.com/lockstep-go/lockstep/backends/redisstore"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	client "github.com/redis/go-redis/v9"
 )
@@ -15,6 +16,22 @@ import (
 func TestTheLastSlotIsKeptWhenItsHoldIsRenewed(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) { keepsTheLastSlot(t, startEmbedded(t)) })
 	t.Run("redis", func(t *testing.T) { keepsTheLastSlot(t, redistest.Start(t).Addr()) })
+}
+
+// The room for numbers becomes less with the time at which a hold ends: a longer TTL is refused.
+func TestHoldsOfTheLongestTTLHaveSlotsOfTheirOwn(t *testing.T) {
+	const longest = 10 * 365 * 24 * time.Hour
+	s := goredis.New(dial(t, &client.Options{Addr: startEmbedded(t)}), redisstore.WithMaxTTL(longest))
+	for slot := range 4 {
+		r, err := s.Enter(t.Context(), "key", fmt.Sprint("token", slot), longest, backends.Admission{Limit: 4, Slots: true})
+		if err != nil || !r.OK || r.Slot != slot {
+			t.Errorf("Enter = %+v, %v; want the slot %d", r, err, slot)
+		}
+	}
+	long := goredis.New(dial(t, &client.Options{Addr: startEmbedded(t)}), redisstore.WithMaxTTL(100*365*24*time.Hour))
+	if r, err := long.Enter(t.Context(), "key", "token", longest, backends.Admission{}); !backends.Permanent(err) {
+		t.Errorf("Enter = %+v, %v; want a permanent error", r, err)
+	}
 }
 
 func keepsTheLastSlot(t *testing.T, addr string) {
