@@ -75,23 +75,22 @@ type byHand struct{}
 // Eight extensions by hand, the maximum, are under way when the renewal has room at last.
 func TestALockInTheBacklogIsRenewedThoughItIsAlsoExtendedByHand(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		var first atomic.Bool
-		first.Store(true)
+		until := time.Now().Add(14 * time.Second)
 		s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
-			if first.Load() || ctx.Value(byHand{}) != nil {
+			if ctx.Value(byHand{}) != nil {
 				<-ctx.Done()
 				return contract.Lease{}, ctx.Err()
 			}
+			time.Sleep(time.Until(until)) // and ignores its ctx
 			return next()
 		}
 		var held []*locker.Lock
-		for i := range 1024 {
+		for i := range 256 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(time.Second)
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
-		time.Sleep(10200 * time.Millisecond)
-		first.Store(false)
+		time.Sleep(12 * time.Second)
 		for range 8 {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), byHand{}, true), 3*time.Second)
@@ -122,12 +121,12 @@ func TestALockInTheBacklogThatIsExtendedByHandIsScheduledOnce(t *testing.T) {
 			return next()
 		}
 		var held []*locker.Lock
-		for i := range 1024 {
+		for i := range 256 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(time.Second)
 		l := mustLock(t, c, "key", locker.WithTTL(30*time.Second))
-		time.Sleep(10200 * time.Millisecond)
+		time.Sleep(11 * time.Second)
 		if err := l.Extend(context.WithValue(t.Context(), byHand{}, true), time.Minute); err != nil {
 			t.Error(err)
 		}
@@ -154,18 +153,18 @@ func TestAnExtensionByHandMakesNoRoomForARenewal(t *testing.T) {
 		}
 		l := mustLock(t, c, "key", locker.WithTTL(time.Minute))
 		var held []*locker.Lock
-		for i := range 1100 {
+		for i := range 300 {
 			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
 		}
-		time.Sleep(10500 * time.Millisecond)
+		time.Sleep(12 * time.Second)
 		for range 10 {
 			if err := l.Extend(context.WithValue(t.Context(), byHand{}, true), time.Minute); err != nil {
 				t.Error(err)
 			}
 		}
 		synctest.Wait()
-		if n := renewals.Load(); n != 1024 {
-			t.Errorf("%d renewals are under way; want 1024", n)
+		if n := renewals.Load(); n != 256 {
+			t.Errorf("%d renewals are under way; want 256", n)
 		}
 		for _, l := range append(held, l) {
 			_ = l.Unlock(t.Context())

@@ -395,7 +395,7 @@ func TestAThousandLocksAreKeptAliveByOneTimer(t *testing.T) {
 	})
 }
 
-func TestAtMost1024ExtensionsAreUnderWay(t *testing.T) {
+func TestAtMost256ExtensionsAreUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
 		now, most := make(chan int, 1), 0
 		now <- 0
@@ -408,13 +408,13 @@ func TestAtMost1024ExtensionsAreUnderWay(t *testing.T) {
 			return next()
 		}
 		var locks []*locker.Lock
-		for i := range 3000 {
+		for i := range 2000 {
 			locks = append(locks, mustLock(t, c, string(rune('a'+i%26))+string(rune('0'+i/26)), locker.WithTTL(3*time.Second)))
 		}
 		time.Sleep(10 * time.Second)
 		n := <-now // the lock of most
-		if most != 1024 {
-			t.Errorf("%d extensions at once; want 1024", most)
+		if most != 256 {
+			t.Errorf("%d extensions at once; want 256", most)
 		}
 		now <- n
 		for _, l := range locks {

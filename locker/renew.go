@@ -1,7 +1,6 @@
 package locker
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"runtime"
@@ -95,7 +94,7 @@ func (h *hold) look(now time.Time) verdict {
 	unwanted := h.parent.Err() != nil // the ctx given to Lock is over
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := verdict{end: h.limit(h.lease.Expires, now), repeated: h.extensions.first != nil || h.extensions.failed != nil}
+	v := verdict{end: h.limit(h.lease.Expires, now)}
 	switch {
 	case h.over.cause != nil: // it is about to leave the scheduler
 		v.what, v.due = actEnded, now.Add(lookInterval)
@@ -132,39 +131,22 @@ func (h *hold) stop(v verdict, now time.Time) (first bool) {
 	return false
 }
 
-func (h *hold) renewal(now time.Time, place *list.Element) renewal {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	// On a new connection it takes several round trips. Three others may be sent beside it meanwhile.
-	limit := max(h.lease.Expires.Sub(now)*3/4, tryLimit)
-	return &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: limit, place: place}
-}
-
-// start begins a renewal.
-func (c *extendCall) start() {
-	h := c.h
+func (h *hold) renew(now time.Time) {
 	h.mu.Lock()
 	handle := h.extensions.handle
 	h.extensions.handle = nil
+	// On a new connection it takes several round trips. Three others may be sent beside it meanwhile.
+	limit := max(h.lease.Expires.Sub(now)*3/4, tryLimit)
 	h.mu.Unlock()
 	if handle != nil {
 		runtime.AddCleanup(handle, abandoned, weak.Make(h)) // h itself may lead to the Lock: then neither would ever be garbage
 	}
+	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: limit}
 	if h.begin(c) != nil {
-		h.client.renewals.renewed(c.place)
+		h.client.renewals.renewed()
 		return
 	}
 	go c.run()
-}
-
-// giveUp ends a renewal that has had no answer. If it has reached the store, the next one says so.
-func (c *extendCall) giveUp() {
-	c.h.mu.Lock()
-	cancel := c.cancel
-	c.h.mu.Unlock()
-	if cancel != nil {
-		cancel(errUnanswered)
-	}
 }
 
 // follow is for a hold that is lost, or whose release has had no answer.
@@ -242,7 +224,6 @@ type extendCall struct {
 	ctx   context.Context
 	ttl   time.Duration
 	limit time.Duration      // for a renewal; 0: by hand
-	place *list.Element      // of a renewal, in the scheduler
 	wall  *wallclock.Reading // before it
 	err   error
 	done  chan struct{} // closed when it is over; nil: nobody waits
@@ -278,7 +259,7 @@ func (c *extendCall) finished() {
 		close(c.done)
 	}
 	if c.limit > 0 {
-		c.h.client.renewals.renewed(c.place)
+		c.h.client.renewals.renewed()
 	}
 }
 

@@ -1,14 +1,13 @@
 package locker
 
 import (
-	"container/list"
 	"sync"
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/wallclock"
 )
 
-// scheduler calls each task when it is due. A Client has one. It has three heaps of due times and one
+// scheduler calls each task when it is due. A Client has one. It has two heaps of due times and one
 // timer, whatever the number of tasks. The timer starts with the first task and is not set again
 // when there is none, so a Client needs no Close.
 //
@@ -17,9 +16,8 @@ type scheduler struct {
 	mu  sync.Mutex
 	due dueHeap // by the time of the next look
 	// tasks whose renewal is due and has no room, by the end of the lease: the lease that ends
-	// first is renewed first. Those whose last renewal had no answer, or has none yet, come after all others.
+	// first is renewed first
 	overdue  dueHeap
-	repeated dueHeap
 	timer    *time.Timer
 	armed    time.Time // when the timer fires; zero: it is not set
 	ticking  bool      // a tick is at work, and will set the timer
@@ -27,7 +25,7 @@ type scheduler struct {
 	wall     *wallclock.Clock
 	set      time.Duration // how far the wall clock had been set ahead then, since the origin
 	origin   time.Time     // the zero of all due times
-	underWay list.List     // of flights, the oldest first
+	inFlight int           // renewals under way
 	inHand   int           // tasks that renewed has taken from a heap
 	over     []task        // they are over; their hooks follow when no other context is about to end
 	followUp []task        // their hooks are due
@@ -50,23 +48,10 @@ type task interface {
 	// stop ends the task because its lease or its maximum hold is over, and tells whether this call
 	// did.
 	stop(v verdict, now time.Time) (first bool)
-	// renewal makes a renewal, which calls renewed of the scheduler with this place when it is over. The
-	// mutex is held.
-	renewal(now time.Time, place *list.Element) renewal
+	// renew begins a renewal. It calls renewed of the scheduler when that is over.
+	renew(now time.Time)
 	// follow runs the hooks and the cleanup of a task that is over.
 	follow()
-}
-
-// A renewal that is made has to start. A task that needs its room may make it give up.
-type renewal interface {
-	start()
-	giveUp()
-}
-
-// A flight is a renewal under way.
-type flight struct {
-	renewal
-	began time.Time
 }
 
 // entry is what the scheduler stores in a task. The scheduler's mutex guards it.
@@ -80,10 +65,9 @@ type entry struct {
 
 // verdict is what is due for a task.
 type verdict struct {
-	what     action
-	due      time.Time // of the next look
-	end      time.Time // of the task, unless it is renewed
-	repeated bool      // the last renewal had no answer, or has none yet
+	what action
+	due  time.Time // of the next look
+	end  time.Time // of the task, unless it is renewed
 }
 
 type action int
@@ -97,8 +81,8 @@ const (
 )
 
 const (
-	maxInFlight = 1024 // renewals of one Client under way at once
-	maxTelling  = 8    // goroutines that call hooks
+	maxInFlight = 256 // renewals of one Client under way at once
+	maxTelling  = 8   // goroutines that call hooks
 	// Tasks that a tick takes before it lets Lock and Unlock use the scheduler. A tick that took
 	// 100,000 at once would keep them waiting for more than 20 ms (BenchmarkScheduler).
 	atOnce       = 256
@@ -158,54 +142,15 @@ func (s *scheduler) follow(t task) {
 	}
 }
 
-// renewed is called when a renewal is over.
-func (s *scheduler) renewed(place *list.Element) {
+// renewed is called when a renewal is over. It begins those that are overdue, as far as there is
+// room.
+func (s *scheduler) renewed() {
+	var renew []task
 	now := time.Now()
 	s.mu.Lock()
-	s.underWay.Remove(place) // unless it has given up
-	late, renew := s.fill(now)
-	s.arm()
-	follow := s.inHand == 0 && len(s.over) > 0 && !s.ticking
-	s.mu.Unlock()
-	if follow {
-		go s.tick()
-	}
-	start(late, renew)
-}
-
-// start ends what is late before it begins others.
-func start(late, renew []renewal) {
-	for _, r := range late {
-		r.giveUp()
-	}
-	for _, r := range renew {
-		r.start()
-	}
-}
-
-// fill makes the renewals that are overdue, as far as there is room. Those that the store does not answer
-// give up for the sake of others, but not for a repeated one: if no server answers, none is ended in vain.
-// So those of one server that is silent leave room to those of others, 1,024 in a second. The mutex is held,
-// but for looks.
-func (s *scheduler) fill(now time.Time) (late, renew []renewal) {
-	for {
-		heap := &s.overdue
-		if len(heap.items) == 0 {
-			heap = &s.repeated
-		}
-		if len(heap.items) == 0 {
-			return late, renew
-		}
-		if s.underWay.Len() >= maxInFlight {
-			oldest := s.underWay.Front()
-			f := oldest.Value.(flight)
-			if heap == &s.repeated || now.Sub(f.began) < tryLimit {
-				return late, renew
-			}
-			s.underWay.Remove(oldest)
-			late = append(late, f.renewal)
-		}
-		l := look{task: heap.pop().task}
+	s.inFlight--
+	for len(s.overdue.items) > 0 && s.inFlight < maxInFlight {
+		l := look{task: s.overdue.pop().task}
 		s.inHand++
 		s.mu.Unlock()
 		l.verdict = l.task.look(now)
@@ -214,9 +159,18 @@ func (s *scheduler) fill(now time.Time) (late, renew []renewal) {
 		}
 		s.mu.Lock()
 		s.inHand--
-		if r := s.putBack(&l, now); r != nil {
-			renew = append(renew, r)
+		if s.putBack(&l, now) {
+			renew = append(renew, l.task)
 		}
+	}
+	s.arm()
+	follow := s.inHand == 0 && len(s.over) > 0 && !s.ticking
+	s.mu.Unlock()
+	if follow {
+		go s.tick()
+	}
+	for _, t := range renew {
+		t.renew(now)
 	}
 }
 
@@ -230,7 +184,7 @@ type look struct {
 
 // tick does what is due.
 func (s *scheduler) tick() {
-	var renew []renewal
+	var renew []task
 	s.mu.Lock()
 	if s.ticking { // that tick does what this one is for
 		s.mu.Unlock()
@@ -252,13 +206,12 @@ func (s *scheduler) tick() {
 		s.mu.Lock()
 		now = time.Now()
 		for i := range s.looks {
-			if r := s.putBack(&s.looks[i], now); r != nil {
-				renew = append(renew, r)
+			if l := &s.looks[i]; s.putBack(l, now) {
+				renew = append(renew, l.task)
 			}
 		}
 		clear(s.looks)
 	}
-	late, more := s.fill(now)
 	s.ticking = false
 	if s.inHand == 0 { // else the context of a task that renewed has in hand may have to end first
 		s.followUp = append(s.followUp, s.over...)
@@ -270,7 +223,9 @@ func (s *scheduler) tick() {
 	s.arm()
 	s.mu.Unlock()
 
-	start(late, append(renew, more...))
+	for _, t := range renew {
+		t.renew(now)
+	}
 	for range tellers {
 		go s.tell()
 	}
@@ -311,14 +266,7 @@ func (s *scheduler) tellOne(t task) {
 
 func (s *scheduler) since(at time.Time) time.Duration { return at.Sub(s.origin) }
 
-func (s *scheduler) heaps() [3]*dueHeap { return [...]*dueHeap{&s.overdue, &s.repeated, &s.due} }
-
-func (s *scheduler) tasks() (n int) {
-	for _, heap := range s.heaps() {
-		n += len(heap.items)
-	}
-	return n
-}
+func (s *scheduler) tasks() int { return len(s.due.items) + len(s.overdue.items) }
 
 func (s *scheduler) put(e *entry, heap *dueHeap, at time.Time) {
 	switch e.heap {
@@ -347,13 +295,10 @@ func (s *scheduler) arm() {
 		return
 	}
 	next := s.looked.Add(lookInterval)
-	for _, heap := range s.heaps() {
+	for _, heap := range []*dueHeap{&s.due, &s.overdue} {
 		if len(heap.items) > 0 {
 			next = earlier(next, s.origin.Add(heap.items[0].at))
 		}
-	}
-	if len(s.overdue.items) > 0 && s.underWay.Len() > 0 {
-		next = earlier(next, s.underWay.Front().Value.(flight).began.Add(tryLimit))
 	}
 	if !s.armed.IsZero() && !next.Before(s.armed) {
 		return
@@ -369,15 +314,15 @@ func (s *scheduler) arm() {
 // take moves the tasks that are due from their heaps to looks.
 func (s *scheduler) take(now time.Time) {
 	s.looks = s.looks[:0]
-	for _, heap := range s.heaps() {
+	for _, heap := range []*dueHeap{&s.overdue, &s.due} {
 		for len(s.looks) < atOnce && len(heap.items) > 0 && heap.items[0].at <= s.since(now) {
 			s.looks = append(s.looks, look{task: heap.pop().task})
 		}
 	}
 }
 
-// putBack sets the time of the next look, and makes a renewal if it is due and has room.
-func (s *scheduler) putBack(l *look, now time.Time) renewal {
+// putBack sets the time of the next look, and tells whether to renew the lease now.
+func (s *scheduler) putBack(l *look, now time.Time) (renew bool) {
 	e := l.task.scheduled()
 	changed := e.changed
 	e.changed = false
@@ -388,20 +333,16 @@ func (s *scheduler) putBack(l *look, now time.Time) renewal {
 	case e.task == nil: // removed meanwhile
 	case changed:
 		s.put(e, &s.due, l.task.firstLook(now))
-	case l.what == actRenew && s.underWay.Len() < maxInFlight:
+	case l.what == actRenew && s.inFlight < maxInFlight:
+		s.inFlight++
 		s.put(e, &s.due, l.due)
-		place := s.underWay.PushBack(nil)
-		r := l.task.renewal(now, place)
-		place.Value = flight{r, now}
-		return r
-	case l.what == actRenew && l.repeated:
-		s.put(e, &s.repeated, l.end)
+		return true
 	case l.what == actRenew:
 		s.put(e, &s.overdue, l.end)
 	default:
 		s.put(e, &s.due, l.due)
 	}
-	return nil
+	return false
 }
 
 // checkWallClock finds leases that end sooner because, since the last look, the wall clock was set
@@ -413,7 +354,7 @@ func (s *scheduler) checkWallClock(now time.Time) {
 		return
 	}
 	s.set = set
-	for _, heap := range s.heaps() {
+	for _, heap := range []*dueHeap{&s.due, &s.overdue} {
 		for _, e := range heap.items {
 			if end, lasts := e.task.endBy(now); lasts {
 				e.at = min(e.at, s.since(end))

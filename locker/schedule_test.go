@@ -3,7 +3,6 @@ package locker_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,84 +58,6 @@ func TestARenewalMayTakeUntilTheNextOne(t *testing.T) {
 	})
 }
 
-// Renewals of 4,000 locks hang, as those of a node of a cluster that is silent. Those of the others have room.
-func TestRenewalsThatHangCostNoOtherLock(t *testing.T) {
-	for name, follows := range map[string]bool{"and follow their ctx": true, "for good": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-				end := make(chan struct{})
-				s.onExtend = func(ctx context.Context, next func() (contract.Lease, error)) (contract.Lease, error) {
-					if key, _ := ctx.Value(onSilent{}).(bool); !key {
-						time.Sleep(time.Millisecond)
-						return next()
-					}
-					if follows {
-						<-ctx.Done()
-						return contract.Lease{}, ctx.Err()
-					}
-					<-end
-					return contract.Lease{}, backendtest.ErrInjected
-				}
-				silent := context.WithValue(t.Context(), onSilent{}, true)
-				var held, healthy []*locker.Lock
-				for i := range 6000 {
-					ctx := silent
-					if i%3 == 0 {
-						ctx = t.Context()
-					}
-					l, err := c.Lock(ctx, fmt.Sprint(i), locker.WithTTL(30*time.Second))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if held = append(held, l); i%3 == 0 {
-						healthy = append(healthy, l)
-					}
-				}
-				time.Sleep(2 * time.Minute)
-				lost := 0
-				for _, l := range healthy {
-					if l.Context().Err() != nil {
-						lost++
-					}
-				}
-				if lost > 0 {
-					t.Errorf("%d of %d locks were lost whose renewals are answered", lost, len(healthy))
-				}
-				close(end)
-				for _, l := range held {
-					_ = l.Unlock(t.Context())
-				}
-			})
-		})
-	}
-}
-
-type onSilent struct{}
-
-// Each renewal that gives up makes a client library open another connection.
-func TestOnASilentServerNoRenewalGivesUpForARepeatedOne(t *testing.T) {
-	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
-		const n = 3000
-		var calls atomic.Int64
-		s.onExtend = func(ctx context.Context, _ func() (contract.Lease, error)) (contract.Lease, error) {
-			calls.Add(1)
-			<-ctx.Done()
-			return contract.Lease{}, ctx.Err()
-		}
-		var held []*locker.Lock
-		for i := range n {
-			held = append(held, mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second)))
-		}
-		time.Sleep(24 * time.Second) // those that have not given up last until 25 s
-		if calls := calls.Load(); calls != n {
-			t.Errorf("%d renewals of %d locks; want one of each", calls, n)
-		}
-		for _, l := range held {
-			_ = l.Unlock(t.Context())
-		}
-	})
-}
-
 // The wall clock is set ahead while more renewals are due than fit. Those that wait for room end
 // too, and not only when their leases end by the monotonic clock.
 func TestLeasesWhoseRenewalsWaitForRoomEndByTheWallClock(t *testing.T) {
@@ -149,11 +70,11 @@ func TestLeasesWhoseRenewalsWaitForRoomEndByTheWallClock(t *testing.T) {
 		}
 		var held []*locker.Lock
 		var done []<-chan struct{}
-		for i := range 1100 { // 1,024 renewals are under way at once
+		for i := range 300 { // 256 renewals are under way at once
 			l := mustLock(t, c, fmt.Sprint(i), locker.WithTTL(30*time.Second))
 			held, done = append(held, l), append(done, l.Context().Done())
 		}
-		time.Sleep(10500 * time.Millisecond)
+		time.Sleep(12 * time.Second)
 		clock.Jump(time.Hour)
 		time.Sleep(3 * time.Second)
 		late := 0
