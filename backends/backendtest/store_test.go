@@ -643,8 +643,9 @@ var concurrencyDoubles = []brokenStore{
 	{
 		bug:    "ExpireIf looks, and then stores",
 		breaks: "ExpireIf and a second SetNX never bring back a value that was removed during the call, nor overwrite the next",
-		store: badExpireIf(func(m *memory.Store) expireIfFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+		store: func(m *memory.Store) backends.Store {
+			d := overtaken(m)
+			d.expireIf = func(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
 				present, left, _ := m.Get(key)
 				ok, err := m.ExpireIf(ctx, key, value, ttl)
 				if ok && left > 0 && present == value {
@@ -653,22 +654,27 @@ var concurrencyDoubles = []brokenStore{
 				}
 				return ok, err
 			}
-		}),
+			return d
+		},
 	},
 	{
 		bug:    "a second SetNX looks, and then stores",
 		breaks: "ExpireIf and a second SetNX never bring back a value that was removed during the call, nor overwrite the next",
-		store: badSetNX(func(m *memory.Store) setNXFunc {
-			return func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+		store: func(m *memory.Store) backends.Store {
+			d := overtaken(m)
+			late := d.setNX
+			d.setNX = func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
 				present, left, _ := m.Get(key)
-				res, err := m.SetNX(ctx, key, value, ttl)
-				if res.OK && left > 0 && present == value {
-					time.Sleep(leap)
-					m.Set(key, value, max(left, ttl))
+				if left == 0 || present != value {
+					return late(ctx, key, value, ttl)
 				}
+				res, err := m.SetNX(ctx, key, value, ttl)
+				time.Sleep(leap)
+				m.Set(key, value, max(left, ttl))
 				return res, err
 			}
-		}),
+			return d
+		},
 	},
 	{
 		bug:    "DeleteIf looks, and then deletes any value",
@@ -917,4 +923,22 @@ var byteDoubles = []brokenStore{
 		breaks: "keys that differ in any byte are different keys",
 		store:  badKeys(strings.ToLower),
 	},
+}
+
+// overtaken is a store whose DeleteIf comes half a leap after its call, and whose SetNX of a value other than
+// old a little later: both overtake what another call stores after a leap.
+func overtaken(m *memory.Store) double {
+	return double{
+		Store: m,
+		setNX: func(ctx context.Context, key, value string, ttl time.Duration) (backends.Result, error) {
+			if value != "old" {
+				time.Sleep(leap * 3 / 4)
+			}
+			return m.SetNX(ctx, key, value, ttl)
+		},
+		deleteIf: func(ctx context.Context, key, value string) (bool, error) {
+			time.Sleep(leap / 2)
+			return m.DeleteIf(ctx, key, value)
+		},
+	}
 }

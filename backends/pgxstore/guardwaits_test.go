@@ -103,7 +103,7 @@ func TestARenewalWaitsForNoGuard(t *testing.T) {
 // A snapshot shows the end of the lease before its renewal. The lease is not lost: Guard passes, or asks for
 // a repetition. It still fails if the lease has ended or was released after its renewal.
 func TestAGuardKnowsOfARenewalAfterItsSnapshot(t *testing.T) {
-	const short = 300 * time.Millisecond
+	const short = time.Second
 	g := newGuards(t)
 	for _, isolation := range isolationLevels {
 		for _, shared := range []bool{false, true} {

@@ -111,7 +111,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
 	}
 	if len(is.hiding) > 0 {
 		r.find(ProblemInstall, true, "a lock whose row is hidden can't be taken, or is granted twice: run ALTER TABLE … DISABLE ROW LEVEL SECURITY",
-			"row security hides rows from the role %s: %s", is.role, strings.Join(is.hiding, ", "))
+			"row security may hide rows from the role %s: %s", is.role, strings.Join(is.hiding, ", "))
 	}
 	if len(is.unlogged) > 0 {
 		r.find(ProblemPersistence, true, "a crash empties it: locks and permits that are held are granted again, and numbers begin anew",

@@ -19,7 +19,7 @@ import (
 // Call Guard as the last statement before Commit, since a release, an eviction and, of a shared key, each
 // call that enters or leaves wait for the end of tx. A renewal does not. If the lease has ended, the error
 // matches [locker.ErrLost]: roll tx back. With an isolation level above READ COMMITTED, Guard may fail with a
-// conflict if such a call was made since tx began, or the lease was renewed after its end at that time.
+// conflict: if such a call was made since tx began, or if the lease was renewed since and has ended otherwise.
 //
 //	tx, _ := db.BeginTx(ctx, nil)
 //	…                                                     // the work
@@ -72,9 +72,6 @@ func (s *rows) guard(ctx context.Context, tx Executor, lease contract.Lease) err
 		if err := s.file.stays(ctx, tx); errors.As(err, new(fileMoved)) {
 			return false, nil
 		} else if err != nil {
-			return false, s.explain(ctx, err)
-		}
-		if err := s.in.find(ctx, tx); err != nil {
 			return false, s.explain(ctx, err)
 		}
 		var r record

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"math"
 	"strings"
 	"time"
@@ -21,8 +22,9 @@ import (
 //	DeleteIf   lockstep.release   NOTIFY only if somebody waits: a message in every release costs more than the release
 //	Watch      lockstep.watch, and LISTEN on a connection of its own, while someone waits
 //
-// Each statement is a transaction of its own: begin yours by BeginTx, and not by Exec. A call in one that is older
-// than the call is an error.
+// Each statement is a transaction of its own: begin yours by BeginTx, and not by Exec. A call in one that
+// began before the call is an error with an unknown outcome. It is not noticed if it began just before, by
+// less than an answer takes.
 //
 // Times are those of the server's clock at the moment of the statement (clock_timestamp), to the
 // microsecond. Values are kept as durably as the database keeps a commit: see [PostgreSQL.Check].
@@ -112,13 +114,14 @@ const (
 	otherGroup  = 5
 )
 
-// byItself runs a statement that is to be a transaction of its own, and tells at its end how old that is. One that
-// is older than the call was begun by the application: what the call did is seen by nobody, and may be undone.
+// byItself runs a statement that is to be a transaction of its own, and tells at its end how old that is. One
+// that is older than the call was begun by the application: nobody sees what the call did, and it may be undone.
 func byItself(ctx context.Context, in Executor, statement string, args []any, dest ...any) error {
 	var age int64
 	sent := time.Now()
 	err := in.Row(ctx, statement, args, append(dest, &age)...)
-	if took := time.Since(sent); err == nil && duration(age) > took+took/8+time.Millisecond {
+	// the monotonic clock stands still while the machine sleeps
+	if took := max(time.Since(sent), time.Now().Round(0).Sub(sent.Round(0))); err == nil && duration(age) > took+took/8+time.Millisecond {
 		return errInTransaction
 	}
 	return err
@@ -126,9 +129,10 @@ func byItself(ctx context.Context, in Executor, statement string, args []any, de
 
 const transactionAge = "(extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint"
 
-var errInTransaction = backends.Invalid("the connection was in a transaction, so nobody else saw what the call did: begin transactions by BeginTx and not by Exec, or give the locks a pool of their own")
+// errInTransaction is an unknown outcome: if the application commits, what the call did is seen after all.
+var errInTransaction = errors.New("the connection was in a transaction, so nobody else saw what the call did: begin transactions by BeginTx and not by Exec, or give the locks a pool of their own")
 
-// grant is row for a call that gives a lock to a token. Its statement tells at its end which server grants.
+// grant runs a statement that gives a lock to a token. It tells at its end which server grants.
 func (s *PostgreSQL) grant(
 	ctx context.Context, key, token string, ttl time.Duration, outcome *int64, statement string, args []any, dest ...any,
 ) error {
@@ -263,7 +267,7 @@ func (s *PostgreSQL) take(
 	err = s.grant(ctx, key, value, ttl, &outcome,
 		"SELECT outcome, number, left_us, place, "+holderText+", "+serverStarted+", "+transactionAge+" FROM lockstep.take($1,$2,$3,$4,$5,$6,$7,$8)",
 		[]any{name, []byte(value), us, int64(numbering), waiter, s.channel, t.InOrder, t.Reservation(ttl).Microseconds()}, &number, &left, &place, &holder)
-	asked(outcome == done)
+	asked(err == nil && outcome == done)
 	if err != nil {
 		return backends.Result{}, err
 	}

@@ -27,7 +27,7 @@ func (s *PostgreSQL) Enter(ctx context.Context, key, token string, ttl time.Dura
 		"SELECT outcome, number, left_us, place, "+holderText+", holds, slot, "+serverStarted+", "+transactionAge+" FROM lockstep.enter($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)",
 		[]any{name, []byte(token), us, []byte(a.Group), int64(a.Limit), a.Numbered, a.Slots, waiter, s.channel, a.InOrder, a.Reservation(ttl).Microseconds()},
 		&number, &left, &place, &holder, &holds, &slot)
-	asked(outcome == done)
+	asked(err == nil && outcome == done)
 	if err != nil {
 		return backends.Result{}, err
 	}

@@ -172,7 +172,7 @@ func test(ctx context.Context, args []string, variables string, f *follower) err
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return err
+		return errors.Join(err, context.Cause(ctx))
 	}
 	wrong := f.follow(bufio.NewReader(events))
 	err = cmd.Wait()

@@ -29,7 +29,7 @@ END $$;
 -- raise sets the number of a key that the token has, unless it is greater already.
 CREATE OR REPLACE FUNCTION lockstep.raise(k bytea, token bytea, number bigint, OUT outcome int) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM lockstep.lock WHERE key = k AND kind = 1 AND value = token AND expires > clock_timestamp() FOR UPDATE;
+  PERFORM FROM lockstep.lock WHERE key = k AND kind = 1 AND value = token AND expires > clock_timestamp() FOR NO KEY UPDATE;
   IF NOT FOUND THEN
     outcome := lockstep.missing(k);
     RETURN;
