@@ -306,6 +306,7 @@ func (s *rows) exec(ctx context.Context, from lane, key []byte, statement string
 		}
 		defer s.ending.give()
 	}
+	var did bool // not a result: a statement that the call has left may still set it
 	err = s.on(ctx, from, func(ctx context.Context, c *databaseConn, kept bool) error {
 		if err := s.writing.take(ctx); err != nil { // not before: a call may wait for a connection
 			return err
@@ -320,8 +321,8 @@ func (s *rows) exec(ctx context.Context, from lane, key []byte, statement string
 		if err == nil {
 			n, err = result.RowsAffected()
 		}
-		changed = n == 1
-		if told := s.dialect.classify(err); err == nil && !changed || told != nil && told.class == raced {
+		did = n == 1
+		if told := s.dialect.classify(err); err == nil && !did || told != nil && told.class == raced {
 			err = answer{errNo}
 			if from == renewals { // which reads the row then, and finds what an earlier try has done
 				err = nil
@@ -330,7 +331,7 @@ func (s *rows) exec(ctx context.Context, from lane, key []byte, statement string
 		return err
 	})
 	err = s.explain(ctx, err)
-	return err == nil && changed, err
+	return err == nil && did, err
 }
 
 // prepare refuses what must not be sent.
