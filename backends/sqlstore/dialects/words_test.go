@@ -386,7 +386,7 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 		},
 		"no table": {
 			prepare: func(t *testing.T, path string) { writeFile(t, path, "") }, permanent: true,
-			says: []string{"no such table: lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
+			says: []string{"no such table: main.lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
 		},
 		"no file": {
 			prepare: func(*testing.T, string) {}, options: "?mode=rw", hidden: true,
@@ -394,7 +394,7 @@ func TestWordsOfErrorsOfSQLite(t *testing.T) {
 		},
 		"a database in memory": {
 			prepare: func(*testing.T, string) {}, inMemory: true, permanent: true,
-			says: []string{"no such table: lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
+			says: []string{"no such table: main.lockstep_lock", "run `lockstep install` or call Install once"}, works: "Check",
 		},
 		"a pool that is used up": {
 			prepare: installFile, usedUp: true, hidden: true, limit: time.Second, is: context.DeadlineExceeded,
