@@ -132,7 +132,7 @@ type State struct {
 	Group    string   // of the holds, in a [SharedStore]
 	Fence    uint64   // the last number that the store gave for the key, as far as it still remembers; 0: none
 	Waiters  []string // the labels of the waiters in the queue, from its head; empty for one without; [MaxListed] at most
-	Waiting  int      // how many waiters are in the queue; [NotKnown]: the store keeps no queue, so it can't tell
+	Waiting  int      // how many waiters are in the queue; [NotKnown]: the store keeps no queue, or another value is in its place
 	Reserved int      // how many reservations there are for waiters; they keep others out, and are no holds
 	Foreign  bool     // no lease wrote what is under the key: it has no expiry, or it is a sorted set of other software
 	Print    string   // names a Foreign text, as that of a Hold; empty for all else

@@ -145,7 +145,7 @@ func (c *sharedContext) Value(key any) any {
 	return nil
 }
 
-// with is c, with the values of a ctx that can't end.
+// with is c, with the values of ctx, whose end is not that of c.
 func (c *sharedContext) with(ctx context.Context) context.Context {
 	if through, ok := ctx.(*callContext); ok { // no middleware is around this attempt
 		ctx = through.Context

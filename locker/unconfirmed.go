@@ -8,8 +8,8 @@ import (
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
-// unconfirmed is the error of an Unlock that waits no longer. A loss before Unlock is one, whatever becomes of
-// the release of what is left.
+// unconfirmed is the error of an Unlock that waits no longer. After a loss before Unlock it is the loss,
+// whatever becomes of the release of what is left.
 func (h *hold) unconfirmed(cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -57,7 +57,7 @@ func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effor
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		err = w.unanswered(ctx, req.Key, lastAttempt, so.fault)
 	}
-	if err == nil && ctx.Err() != nil { // whether the lease has ended was looked at, and will be again
+	if err == nil && ctx.Err() != nil { // Client.hold looks whether the lease has ended
 		err = w.tooLate(ctx, req, &grant{lease, so.wall})
 	}
 	if err != nil {

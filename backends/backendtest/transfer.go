@@ -371,7 +371,7 @@ func (x *fixture) wantTransferHold(key, from, token string, ttl time.Duration, a
 	}
 }
 
-// transferHoldNot calls TransferHold, with and without a number, which must not find from beside so many holds.
+// transferHoldNot calls TransferHold, with and without a number, which must not find from beside the holds.
 func (x *fixture) transferHoldNot(key, from, token string, holds int) {
 	x.Helper()
 	for _, numbered := range []bool{false, true} {

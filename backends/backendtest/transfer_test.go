@@ -66,7 +66,7 @@ func reenter(m *memory.Store, a backends.Admission) holdFunc {
 	}
 }
 
-// outliving is a store that moves a value or a hold which has ended, if value or hold says so of the state of the key.
+// outliving is a store that moves a value or hold which has ended, if value or hold says so of the key.
 type outliving struct {
 	*memory.Store
 	value, hold func(backends.State) bool

@@ -9,7 +9,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 )
 
-// The application may use the same connection. What the driver has prepared is gone then, and nothing is done.
+// The application may use the same connection. What the driver has prepared is gone then: nothing is done.
 func TestACallAfterDiscardAllSaysThatNothingWasDone(t *testing.T) {
 	dsn := pgtest.Start(t, "fsync=off").DSN()
 	install(t, dsn)

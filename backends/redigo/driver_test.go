@@ -73,8 +73,8 @@ func TestDriver(t *testing.T) { drivertest.Run(t, harness) }
 
 func FuzzDecoding(f *testing.F) { drivertest.FuzzDecoding(f, harness) }
 
-// TestContractOnRedis runs only the contracts of a Store for each change: the tests of single and of fair use the
-// queue through redigo, and goredis has the other contracts.
+// TestContractOnRedis runs only the contracts of a Store for each change: the tests of single and of fair
+// use the queue through redigo, and goredis has the other contracts.
 func TestContractOnRedis(t *testing.T) {
 	c := harness.Connect(t, drivertest.Server{Addr: redistest.Start(t).Addr()})
 	for _, m := range []drivertest.Mode{drivertest.Plain, drivertest.Scriptless.Nightly(), drivertest.Prefixed.Nightly(), drivertest.Polling} {

@@ -19,7 +19,7 @@ import (
 // Call Guard as the last statement before Commit, since a release, an eviction and, of a shared key, each
 // call that enters or leaves wait for the end of tx. A renewal does not. If the lease has ended, the error
 // matches [locker.ErrLost]: roll tx back. With an isolation level above READ COMMITTED, Guard may fail with a
-// conflict: if such a call was made since tx began, or if the lease was renewed since and has ended otherwise.
+// conflict: if such a call was made since tx began, or if only a renewal since has kept the lease.
 //
 //	tx, _ := db.BeginTx(ctx, nil)
 //	…                                                     // the work

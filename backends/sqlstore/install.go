@@ -68,10 +68,10 @@ func postgresqlStatements() []string {
 }
 
 // InstallPostgreSQL runs [PostgreSQLSchema]. Programs may call it at every start, several at once.
-// The role needs the right to create a schema; afterwards a store can do with less, see
-// [PostgreSQLGrants]. It gives up after 10 s if ctx has no deadline, as all functions that install
-// do. What was begun then is undone by the database, or done: call it again. A change of large
-// tables may take longer: give ctx a deadline then.
+// The role needs the right to create a schema; afterwards a store can do with less. Give such a role its
+// rights ([PostgreSQLGrants]) again after each call, which may add functions. It gives up after 10 s if ctx
+// has no deadline, as all functions that install do. What was begun then is undone by the database, or
+// done: call it again. A change of large tables may take longer: give ctx a deadline then.
 func InstallPostgreSQL(ctx context.Context, db *sql.DB) error {
 	return installing(ctx, db, postgresqlName, postgresqlError, func(ctx context.Context) error {
 		tx, err := db.BeginTx(ctx, nil)

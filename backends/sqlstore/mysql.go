@@ -43,8 +43,8 @@ import (
 type MySQL struct{ rows }
 
 // NewMySQL returns a store in the database that the DSN of db names, also over sessions that have left it by
-// USE. The driver may be any whose errors have a field Number or Code, such as github.com/go-sql-driver/mysql.
-// With its option interpolateParams=true each statement is one round trip instead of two.
+// USE. The driver may be any whose errors have a field Number or Code, as github.com/go-sql-driver/mysql. With
+// its option interpolateParams=true each statement is one round trip instead of two.
 func NewMySQL(db *sql.DB, opts ...Option) *MySQL {
 	c := configure(mysqlName, opts)
 	c.at.look(db)
@@ -86,7 +86,7 @@ func (h *home) find(ctx context.Context, on Executor) error {
 	return err
 }
 
-// names is a statement with the name of the database before that of the table.
+// names puts the name of the database before the table in a statement.
 func (h *home) names(statement string) string {
 	if h == nil || h.name.Load() == nil {
 		return statement
@@ -266,8 +266,8 @@ func versionOfMySQL(there []part) int {
 }
 
 // Guard makes a transaction of the application depend on a lease, if both are in databases of one server. It
-// is [PostgreSQL.Guard], but a renewal of the lease waits for the end of tx too: call it as the last statement
-// before Commit. If the error is one of a conflict, roll tx back and try again.
+// is [PostgreSQL.Guard], but a renewal of the lease waits for the end of tx, too: call it as the last
+// statement before Commit. If the error is one of a conflict, roll tx back and try again.
 func (s *MySQL) Guard(ctx context.Context, tx Executor, lease contract.Lease) error {
 	return s.guard(ctx, tx, lease)
 }

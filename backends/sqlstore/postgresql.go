@@ -114,8 +114,8 @@ const (
 	otherGroup  = 5
 )
 
-// byItself runs a statement that is to be a transaction of its own, and tells at its end how old that is. One
-// that is older than the call was begun by the application: nobody sees what the call did, and it may be undone.
+// byItself runs a statement that is to be a transaction of its own, and tells at its end how old that is. If it
+// is older than the call, the application has begun it: nobody sees what the call did, and it may be undone.
 func byItself(ctx context.Context, in Executor, statement string, args []any, dest ...any) error {
 	var age int64
 	sent := time.Now()
@@ -236,8 +236,8 @@ func outcomeError(outcome int64) error {
 
 func (s *PostgreSQL) key(key string) []byte { return []byte(s.config.prefix + key) }
 
-// prepare refuses what must not be sent. name is the key with the prefix. A token, or a waiter, and the key are
-// in one entry of an index, which has at most 2,704 bytes. A message has 8,000, and the key in it in hex.
+// prepare refuses what must not be sent. name is the key with the prefix. A token, or a waiter, and the
+// key are in one entry of an index, which has at most 2,704 bytes. A message has 8,000, and the key in it in hex.
 func (s *PostgreSQL) prepare(ctx context.Context, key string, values ...string) (name []byte, err error) {
 	const maxValue = 1536
 	return s.config.prepare(ctx, maxValue, key, values...)

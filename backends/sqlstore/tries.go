@@ -249,8 +249,8 @@ func notAcquired(err error, maybeSent bool) error {
 	return backends.NotSent(err)
 }
 
-// tried is the error of the last try. Its answer, too, tells nothing of the call if an earlier try may have
-// been done: the key is free then, or another's.
+// tried is the error of the last try. If an earlier try may have been done, the answer of the last one, too,
+// tells nothing of the call: the earlier one may have ended the lock, or may still come.
 func tried(err error, maybeSent bool) error {
 	if err != nil && maybeSent {
 		return maybe{err}

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ContractReplicated runs the contract of a row of the table through Redis Cluster and through Sentinel. Sentinel
-// tells the client which server to use, and the commands are the same, so for each change only single runs
-// through it.
+// ContractReplicated runs the contract of a row of the table through Redis Cluster and through Sentinel.
+// Sentinel tells the client which server to use, and the commands are the same. So for each change only
+// single runs through it.
 func ContractReplicated(t *testing.T, strategy string) {
 	r := table.Named(strategy)
 	for name, on := range map[string]func(t *testing.T) Start{"cluster": Cluster, "sentinel": Sentinel} {

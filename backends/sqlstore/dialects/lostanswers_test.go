@@ -6,7 +6,7 @@ import (
 	"github.com/lockstep-go/lockstep/proof/lostanswer"
 )
 
-// As in package pgxstore: go-mysql-org/go-mysql is such a driver.
+// go-mysql-org/go-mysql says driver.ErrBadConn of statements that were done.
 func TestAnAnswerThatIsLostIsNotANo(t *testing.T) {
 	db := mariadb.fresh(t)
 	lossy, answers := lostanswer.Open(t, db.DB, db.dsn)
