@@ -94,7 +94,7 @@ func (h *hold) look(now time.Time) verdict {
 	unwanted := h.parent.Err() != nil // the ctx given to Lock is over
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := verdict{end: h.limit(h.lease.Expires, now)}
+	v := verdict{end: h.limit(h.lease.Expires, now), hung: h.extensions.hang()}
 	switch {
 	case h.over.cause != nil: // it is about to leave the scheduler
 		v.what, v.due = actEnded, now.Add(lookInterval)
@@ -131,19 +131,22 @@ func (h *hold) stop(v verdict, now time.Time) (first bool) {
 	return false
 }
 
-func (h *hold) renew(now time.Time) {
+func (h *hold) renew(r *renewal) {
 	h.mu.Lock()
 	handle := h.extensions.handle
 	h.extensions.handle = nil
 	// On a new connection it takes several round trips. Three others may be sent beside it meanwhile.
-	limit := max(h.lease.Expires.Sub(now)*3/4, tryLimit)
+	limit := max(h.lease.Expires.Sub(r.began)*3/4, tryLimit)
 	h.mu.Unlock()
+	if r.most > 0 {
+		limit = min(limit, r.most)
+	}
 	if handle != nil {
 		runtime.AddCleanup(handle, abandoned, weak.Make(h)) // h itself may lead to the Lock: then neither would ever be garbage
 	}
-	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: limit}
+	c := &extendCall{h: h, ctx: context.WithoutCancel(h.parent), ttl: h.ttl, limit: limit, renewal: r}
 	if h.begin(c) != nil {
-		h.client.renewals.renewed()
+		h.client.renewals.renewed(r, false)
 		return
 	}
 	go c.run()
@@ -211,6 +214,7 @@ type extensions struct {
 	failed    error         // of the last one, or of a release
 	until     uint32        // Unix time in seconds: the store may keep the key for one of them until then
 	abandoned abandonment
+	hung      bool // a renewal had no answer within its limit, and none was answered since
 	// keeps the Lock until the first renewal: a lock held for a moment needs no cleanup by the
 	// runtime. See bench/regress/mechanisms.md.
 	handle *Lock
@@ -220,13 +224,14 @@ type extensions struct {
 // renewal, and the caller of Lock.Extend may leave. If the call fails then, the next one or the
 // loss says so.
 type extendCall struct {
-	h     *hold
-	ctx   context.Context
-	ttl   time.Duration
-	limit time.Duration      // for a renewal; 0: by hand
-	wall  *wallclock.Reading // before it
-	err   error
-	done  chan struct{} // closed when it is over; nil: nobody waits
+	h        *hold
+	ctx      context.Context
+	ttl      time.Duration
+	limit    time.Duration      // for a renewal; 0: by hand
+	*renewal                    // nil: by hand
+	wall     *wallclock.Reading // before it
+	err      error
+	done     chan struct{} // closed when it is over; nil: nobody waits
 
 	// guarded by the mutex of the hold
 	cancel context.CancelCauseFunc // nil before it runs
@@ -259,7 +264,7 @@ func (c *extendCall) finished() {
 		close(c.done)
 	}
 	if c.limit > 0 {
-		c.h.client.renewals.renewed()
+		c.h.client.renewals.renewed(c.renewal, c.err == nil)
 	}
 }
 
@@ -329,11 +334,14 @@ func (h *hold) extended(c *extendCall, before, after contract.Lease, err error) 
 	case isLost && lost.Reason == LostExpired && h.lease.Expires.After(before.Expires):
 		isLost, err = false, errOutdated
 	case err != nil:
+		if c.limit > 0 && time.Since(c.began) >= c.limit {
+			h.extensions.hung = true
+		}
 		if isLost || !unwanted && !outcome.Permanent(h.extensions.failed) { // a permanent error says more than what follows it
 			h.extensions.failed = err
 		}
 	default:
-		h.extensions.failed = nil
+		h.extensions.failed, h.extensions.hung = nil, false
 		if moved = after.Expires.After(h.lease.Expires); moved {
 			h.lease.Expires, h.lease.wall = after.Expires, c.wall
 		}
@@ -390,4 +398,14 @@ func (e *extensions) underWay() (n int) {
 		n++
 	}
 	return n
+}
+
+// hang tells whether the last renewal had no answer, or has none yet.
+func (e *extensions) hang() bool {
+	for c := e.first; c != nil; c = c.next {
+		if c.limit > 0 {
+			return true
+		}
+	}
+	return e.hung
 }

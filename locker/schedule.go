@@ -1,6 +1,8 @@
 package locker
 
 import (
+	"container/list"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -25,12 +27,16 @@ type scheduler struct {
 	wall     *wallclock.Clock
 	set      time.Duration // how far the wall clock had been set ahead then, since the origin
 	origin   time.Time     // the zero of all due times
-	inFlight int           // renewals under way
-	inHand   int           // tasks that renewed has taken from a heap
-	over     []task        // they are over; their hooks follow when no other context is about to end
-	followUp []task        // their hooks are due
-	telling  int           // goroutines at work on followUp
-	looks    []look        // of the tick at work
+	underWay list.List     // of renewals, the oldest first; without those that hang
+	inFlight int           // all renewals under way
+	// how long a renewal takes that does not hang: by those answered since the last look at the clocks, and
+	// between the last two looks; 0: none was
+	patience [2]time.Duration
+	inHand   int    // tasks that renewed has taken from a heap
+	over     []task // they are over; their hooks follow when no other context is about to end
+	followUp []task // their hooks are due
+	telling  int    // goroutines at work on followUp
+	looks    []look // of the tick at work
 }
 
 // task is what a scheduler keeps: a hold. The scheduler knows nothing else of it.
@@ -48,10 +54,18 @@ type task interface {
 	// stop ends the task because its lease or its maximum hold is over, and tells whether this call
 	// did.
 	stop(v verdict, now time.Time) (first bool)
-	// renew begins a renewal. It calls renewed of the scheduler when that is over.
-	renew(now time.Time)
+	// renew begins r. It calls renewed of the scheduler when that is over.
+	renew(r *renewal)
 	// follow runs the hooks and the cleanup of a task that is over.
 	follow()
+}
+
+// renewal is one that has room, from before it begins until it is over.
+type renewal struct {
+	task  task
+	place *list.Element // in underWay
+	began time.Time
+	most  time.Duration // it may last; 0: no such limit
 }
 
 // entry is what the scheduler stores in a task. The scheduler's mutex guards it.
@@ -68,6 +82,7 @@ type verdict struct {
 	what action
 	due  time.Time // of the next look
 	end  time.Time // of the task, unless it is renewed
+	hung bool      // its last renewal had no answer, or has none yet
 }
 
 type action int
@@ -81,8 +96,15 @@ const (
 )
 
 const (
-	maxInFlight = 256 // renewals of one Client under way at once
-	maxTelling  = 8   // goroutines that call hooks
+	// Renewals of one Client under way at once. One that hangs while others are answered leaves its room to
+	// another lock, since it may be for one silent server of several. It goes on, since that may be slow.
+	maxInFlight = 256
+	maxRenewals = 4096                   // with those that hang
+	maxHung     = maxRenewals / 4        // the same, for a lock to have one more after one that hung
+	drawn       = 16                     // of maxInFlight, for locks drawn by chance while none is answered
+	minPatience = 100 * time.Millisecond // or three times what the slowest took that was answered lately
+	hangLimit   = 3 * time.Second        // for a renewal while others hang, or patience if that is longer
+	maxTelling  = 8                      // goroutines that call hooks
 	// Tasks that a tick takes before it lets Lock and Unlock use the scheduler. A tick that took
 	// 100,000 at once would keep them waiting for more than 20 ms (BenchmarkScheduler).
 	atOnce       = 256
@@ -142,15 +164,36 @@ func (s *scheduler) follow(t task) {
 	}
 }
 
-// renewed is called when a renewal is over. It begins those that are overdue, as far as there is
-// room.
-func (s *scheduler) renewed() {
-	var renew []task
+// renewed is called when r is over.
+func (s *scheduler) renewed(r *renewal, answered bool) {
 	now := time.Now()
 	s.mu.Lock()
 	s.inFlight--
-	for len(s.overdue.items) > 0 && s.inFlight < maxInFlight {
-		l := look{task: s.overdue.pop().task}
+	s.underWay.Remove(r.place) // unless it hangs
+	if answered {
+		s.patience[0] = max(s.patience[0], 3*now.Sub(r.began), minPatience)
+	}
+	renew := s.fill(now)
+	s.arm()
+	follow := s.inHand == 0 && len(s.over) > 0 && !s.ticking
+	s.mu.Unlock()
+	if follow {
+		go s.tick()
+	}
+	for _, r := range renew {
+		r.task.renew(r)
+	}
+}
+
+// fill takes the renewals that are overdue, as far as there is room. The mutex is held, but for looks.
+func (s *scheduler) fill(now time.Time) (renew []*renewal) {
+	for len(s.overdue.items) > 0 && s.room(now, maxInFlight) {
+		next := s.overdue.items[0]
+		if s.patient() == 0 && s.underWay.Len() >= maxInFlight-drawn { // all before it may be of one server
+			next = s.overdue.items[rand.IntN(len(s.overdue.items))]
+		}
+		s.overdue.remove(next)
+		l := look{task: next.task}
 		s.inHand++
 		s.mu.Unlock()
 		l.verdict = l.task.look(now)
@@ -159,19 +202,11 @@ func (s *scheduler) renewed() {
 		}
 		s.mu.Lock()
 		s.inHand--
-		if s.putBack(&l, now) {
-			renew = append(renew, l.task)
+		if r := s.putBack(&l, now, maxInFlight); r != nil {
+			renew = append(renew, r)
 		}
 	}
-	s.arm()
-	follow := s.inHand == 0 && len(s.over) > 0 && !s.ticking
-	s.mu.Unlock()
-	if follow {
-		go s.tick()
-	}
-	for _, t := range renew {
-		t.renew(now)
-	}
+	return renew
 }
 
 // look is what a tick finds out about a task without the mutex: the task may have to ask a ctx,
@@ -184,7 +219,7 @@ type look struct {
 
 // tick does what is due.
 func (s *scheduler) tick() {
-	var renew []task
+	var renew []*renewal
 	s.mu.Lock()
 	if s.ticking { // that tick does what this one is for
 		s.mu.Unlock()
@@ -194,6 +229,7 @@ func (s *scheduler) tick() {
 	now := time.Now()
 	if now.Sub(s.looked) >= lookInterval {
 		s.looked = now
+		s.patience[0], s.patience[1] = 0, s.patience[0]
 		s.checkWallClock(now)
 	}
 	for s.take(now); len(s.looks) > 0; s.take(now) {
@@ -206,12 +242,13 @@ func (s *scheduler) tick() {
 		s.mu.Lock()
 		now = time.Now()
 		for i := range s.looks {
-			if l := &s.looks[i]; s.putBack(l, now) {
-				renew = append(renew, l.task)
+			if r := s.putBack(&s.looks[i], now, maxInFlight-drawn); r != nil {
+				renew = append(renew, r)
 			}
 		}
 		clear(s.looks)
 	}
+	renew = append(renew, s.fill(now)...)
 	s.ticking = false
 	if s.inHand == 0 { // else the context of a task that renewed has in hand may have to end first
 		s.followUp = append(s.followUp, s.over...)
@@ -223,8 +260,8 @@ func (s *scheduler) tick() {
 	s.arm()
 	s.mu.Unlock()
 
-	for _, t := range renew {
-		t.renew(now)
+	for _, r := range renew {
+		r.task.renew(r)
 	}
 	for range tellers {
 		go s.tell()
@@ -300,6 +337,9 @@ func (s *scheduler) arm() {
 			next = earlier(next, s.origin.Add(heap.items[0].at))
 		}
 	}
+	if hangs := s.patient(); hangs > 0 && len(s.overdue.items) > 0 && s.inFlight < maxRenewals && s.underWay.Len() > 0 {
+		next = earlier(next, s.underWay.Front().Value.(*renewal).began.Add(hangs))
+	}
 	if !s.armed.IsZero() && !next.Before(s.armed) {
 		return
 	}
@@ -321,8 +361,8 @@ func (s *scheduler) take(now time.Time) {
 	}
 }
 
-// putBack sets the time of the next look, and tells whether to renew the lease now.
-func (s *scheduler) putBack(l *look, now time.Time) (renew bool) {
+// putBack sets the time of the next look, and makes a renewal if it is due and has room among that many.
+func (s *scheduler) putBack(l *look, now time.Time, most int) *renewal {
 	e := l.task.scheduled()
 	changed := e.changed
 	e.changed = false
@@ -333,17 +373,42 @@ func (s *scheduler) putBack(l *look, now time.Time) (renew bool) {
 	case e.task == nil: // removed meanwhile
 	case changed:
 		s.put(e, &s.due, l.task.firstLook(now))
-	case l.what == actRenew && s.inFlight < maxInFlight:
-		s.inFlight++
+	case l.what == actRenew && l.hung && s.inFlight >= maxHung:
 		s.put(e, &s.due, l.due)
-		return true
+	case l.what == actRenew && s.room(now, most):
+		s.put(e, &s.due, l.due)
+		r := &renewal{task: l.task, began: now}
+		if s.inFlight >= maxInFlight {
+			r.most = max(s.patient(), hangLimit)
+		}
+		s.inFlight++
+		r.place = s.underWay.PushBack(r)
+		return r
 	case l.what == actRenew:
 		s.put(e, &s.overdue, l.end)
 	default:
 		s.put(e, &s.due, l.due)
 	}
-	return false
+	return nil
 }
+
+// room tells whether one more renewal may begin. The oldest one leaves its room to that if it hangs.
+func (s *scheduler) room(now time.Time, most int) bool {
+	if s.inFlight >= maxRenewals {
+		return false
+	}
+	if s.underWay.Len() >= most {
+		oldest, hangs := s.underWay.Front(), s.patient()
+		if hangs == 0 || now.Sub(oldest.Value.(*renewal).began) < hangs {
+			return false
+		}
+		s.underWay.Remove(oldest)
+	}
+	return true
+}
+
+// patient is how long a renewal may have no answer until it hangs; 0: no renewal was answered lately.
+func (s *scheduler) patient() time.Duration { return max(s.patience[0], s.patience[1]) }
 
 // checkWallClock finds leases that end sooner because, since the last look, the wall clock was set
 // or the machine was suspended. If neither happened it looks at no lease: there may be a hundred
