@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -310,5 +311,43 @@ func TestAnOlderProgramDoesNotReplaceWhatANewerOneHasInstalled(t *testing.T) {
 	}
 	if ok, err := s.ExpireIf(t.Context(), "held", "token", maxTTL); err != nil || !ok {
 		t.Errorf("ExpireIf = %v, %v; want it held still", ok, err)
+	}
+}
+
+// An old program of version 2 installs once more after a new one. With its guard, renewals would wait for
+// transactions again.
+func TestAProgramOfVersion2DoesNotPutItsFunctionsBack(t *testing.T) {
+	text, err := os.ReadFile("../sqlstore/testdata/version2.postgresql.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuards(t)
+	installsVersion2 := func() error {
+		_, err := g.pool.Exec(t.Context(), string(text), pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	told, ok := errors.AsType[*pgconn.PgError](installsVersion2())
+	if !ok || !strings.Contains(told.Message, "are of version 3, from a newer program; this one has version 2, and replaces nothing") {
+		t.Errorf("Install of version 2 after that of version 3 = %v; want an error that says so", told)
+	}
+	if r, err := g.store.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+		t.Errorf("Check = %v, %v; want nothing changed", r, err)
+	}
+
+	outside{t, g.pool}.exec("UPDATE lockstep.version SET number = 2") // as before the new program's Install
+	if err := installsVersion2(); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := g.store.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) == nil || !strings.Contains(r.Err(sqlstore.ProblemPersistence).Error(), "lockstep.guard(bytea, bytea) is another one") {
+		t.Errorf("Check of version 2 = %v, %v; want the old function found", r, err)
+	}
+	if err := pgxstore.Install(trial.Patient(t), g.pool); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := g.store.Check(trial.Patient(t)); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+		t.Errorf("Check after Install = %v, %v", r, err)
+	}
+	if told, ok := errors.AsType[*pgconn.PgError](installsVersion2()); !ok || told.Code != "0A000" {
+		t.Errorf("Install of version 2 after an upgrade = %v; want an error", told)
 	}
 }

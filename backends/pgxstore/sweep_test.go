@@ -450,7 +450,7 @@ func begin(t testing.TB, pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
-// A newer program has installed version 3, and a function that version 2 has not. Also if both
+// A newer program has installed version 4, and a function that version 3 has not. Also if both
 // install at once.
 func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	pool := install(t, pgtest.Start(t, "fsync=off", "default_transaction_isolation=serializable").DSN())
@@ -458,7 +458,7 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.NewReplacer("VALUES (2)", "VALUES (3)", "> 2 THEN", "> 3 THEN", "FUNCTION lockstep.print(token bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$",
+	text := strings.NewReplacer("VALUES (3)", "VALUES (4)", "> 3 THEN", "> 4 THEN", "FUNCTION lockstep.print(token bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$",
 		"FUNCTION lockstep.print(token bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'newer' UNION ALL ").Replace(sqlstore.PostgreSQLSchema())
 	if _, err := tx.Exec(t.Context(), text); err != nil {
 		t.Fatal(err)
@@ -478,7 +478,7 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 	}
 	for range cap(errs) {
 		var told *sqlstore.StatementError
-		if err := <-errs; !errors.As(err, &told) || !told.Permanent() || !strings.Contains(err.Error(), "version 3, from a newer program") {
+		if err := <-errs; !errors.As(err, &told) || !told.Permanent() || !strings.Contains(err.Error(), "version 4, from a newer program") {
 			t.Errorf("Install over a newer version = %v; want a permanent error that says so", err)
 		}
 	}
@@ -487,7 +487,7 @@ func TestInstallReplacesNothingOfANewerVersion(t *testing.T) {
 		t.Errorf("the function of the newer version gives %q, %v", newer, err)
 	}
 	r, err := pgxstore.New(pool).Check(trial.Patient(t))
-	if err != nil || len(r.Findings) == 0 || r.Findings[0].Problem != sqlstore.ProblemInstall || r.Findings[0].Unsafe || !strings.Contains(r.Findings[0].Detail, "version 3") {
+	if err != nil || len(r.Findings) == 0 || r.Findings[0].Problem != sqlstore.ProblemInstall || r.Findings[0].Unsafe || !strings.Contains(r.Findings[0].Detail, "version 4") {
 		t.Errorf("Check = %v, %v; want the newer version first, which is not unsafe", r, err)
 	}
 }

@@ -105,7 +105,7 @@ func (s *PostgreSQL) Check(ctx context.Context) (_ Report, err error) {
 		return r, fmt.Errorf("lockstep: check: %w", err)
 	}
 	want := postgresqlParts(PostgreSQLSchema())
-	r.install(version, want, is.parts)
+	r.install(postgresqlVersion, version, want, is.parts)
 	if all := is.lacks(want); len(all) > 0 {
 		r.find(ProblemInstall, true, "calls fail: give the role the rights that PostgreSQLGrants lists", "the role %s lacks %s", is.role, listed(all))
 	}

@@ -44,9 +44,14 @@ GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO %[1]s;
 `, name)
 }
 
-// schemaVersion is the version of the tables and functions, the same in all dialects. It rises with
-// each change of a table, and of what a function takes or returns.
-const schemaVersion = 2
+// postgresqlVersion is the version of the tables and functions: that of begin.sql and end.sql. It rises with
+// each change of a table or of a function. Otherwise an older program that installs again would put its own
+// functions back.
+const postgresqlVersion = 3
+
+// tablesVersion is the version of the tables of MySQL and SQLite, where each program brings its own
+// statements.
+const tablesVersion = 2
 
 // postgresqlStatements are the statements of [PostgreSQLSchema] one by one, for a transaction. A snapshot
 // would hide what another program has installed meanwhile.
@@ -129,5 +134,5 @@ func undo(ctx context.Context) (context.Context, context.CancelFunc) {
 // newerVersion is the error of an Install that would replace what a newer program has installed.
 func newerVersion(there int) error {
 	return backends.Invalidf("the tables of the locks are of version %d, from a newer program; this one has version %d, and replaces nothing",
-		there, schemaVersion)
+		there, tablesVersion)
 }

@@ -2,9 +2,11 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,5 +68,22 @@ func TestInstallEndsByItself(t *testing.T) {
 				_ = db.Close()
 			})
 		})
+	}
+}
+
+// Two programs of one version with other functions would replace those of each other. An entry changes only
+// while no release has had its version.
+func TestTheVersionOfTheSchemaRisesWithItsFunctions(t *testing.T) {
+	sums := map[int]string{3: "455f36035df81a06"}
+	schema := PostgreSQLSchema()
+	sum := fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, postgresqlParts(schema))))[:16]
+	if sums[postgresqlVersion] != sum {
+		t.Errorf("the sum of the tables and functions is %s, and that of version %d was %q: raise the version if there was a release with it",
+			sum, postgresqlVersion, sums[postgresqlVersion])
+	}
+	for _, text := range []string{"IF there > %d THEN", "this one has version %d,", "(number) VALUES (%d)"} {
+		if text = fmt.Sprintf(text, postgresqlVersion); !strings.Contains(schema, text) {
+			t.Errorf("the schema lacks %q", text)
+		}
 	}
 }

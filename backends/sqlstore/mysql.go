@@ -196,7 +196,7 @@ func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	version := versionOfMySQL(there)
-	if version > schemaVersion {
+	if version > tablesVersion {
 		return newerVersion(version)
 	}
 	var changes []string
@@ -208,8 +208,8 @@ func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
 			changes = append(changes, m.change)
 		}
 	}
-	if version < schemaVersion {
-		changes = append(changes, fmt.Sprintf("COMMENT = '%s%d'", mysqlVersion, schemaVersion))
+	if version < tablesVersion {
+		changes = append(changes, fmt.Sprintf("COMMENT = '%s%d'", mysqlVersion, tablesVersion))
 	}
 	if len(changes) == 0 {
 		return nil
@@ -370,7 +370,7 @@ func (s *MySQL) Check(ctx context.Context) (_ Report, err error) {
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
-	r.install(versionOfMySQL(there), partsOfMySQLWanted, there)
+	r.install(tablesVersion, versionOfMySQL(there), partsOfMySQLWanted, there)
 	r.inMySQL(is, engine.String)
 	if !moves {
 		r.find(ProblemClock, true, "a session that sets the variable timestamp is not noticed, and gives a lock to two holders: remove the option",

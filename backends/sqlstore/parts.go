@@ -36,12 +36,12 @@ func missing(want, got []part) []string {
 }
 
 // install adds the finding about parts that are not there. A newer program has other parts, and has seen to
-// it that the calls of this one work or fail.
-func (r *Report) install(version int, want, got []part) {
+// it that the calls of this one, whose version is ours, work or fail.
+func (r *Report) install(ours, version int, want, got []part) {
 	all := missing(want, got)
 	switch {
-	case version > schemaVersion:
-		r.find(ProblemInstall, false, "its calls may fail: use a newer version of this program", "a newer program has installed version %d; this one has version %d", version, schemaVersion)
+	case version > ours:
+		r.find(ProblemInstall, false, "its calls may fail: use a newer version of this program", "a newer program has installed version %d; this one has version %d", version, ours)
 	case len(got) == 0:
 		r.find(ProblemInstall, true, "no lock can be taken: call Install once", "the tables of the locks are missing")
 	case len(all) > 0:

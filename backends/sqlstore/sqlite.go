@@ -134,7 +134,7 @@ func migrateSQLite(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	if version > schemaVersion {
+	if version > tablesVersion {
 		return newerVersion(version)
 	}
 	has := func(name string) bool { return slices.ContainsFunc(there, func(p part) bool { return p.Name == name }) }
@@ -146,7 +146,7 @@ func migrateSQLite(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, SQLiteSchema()); err != nil {
 		return err
 	}
-	_, err = conn.ExecContext(ctx, "UPDATE main.lockstep_version SET number = ? WHERE number <> ?", schemaVersion, schemaVersion)
+	_, err = conn.ExecContext(ctx, "UPDATE main.lockstep_version SET number = ? WHERE number <> ?", tablesVersion, tablesVersion)
 	return err
 }
 
@@ -244,7 +244,7 @@ func (s *SQLite) Check(ctx context.Context) (_ Report, err error) {
 	if err != nil {
 		return r, fmt.Errorf("lockstep: check: %w", s.explain(ctx, err))
 	}
-	r.install(installed, partsOfSQLiteWanted, there)
+	r.install(tablesVersion, installed, partsOfSQLiteWanted, there)
 	if isMoved {
 		r.find(ProblemFile, true, "its locks exclude nobody who opens the file now: restart the program", "the database file %s was %s while this program had it open", moved.path, moved.how)
 	} else if hasNames {

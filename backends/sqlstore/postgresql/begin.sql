@@ -7,8 +7,8 @@ BEGIN
   PERFORM pg_advisory_xact_lock(7813580212736);
   IF to_regclass('lockstep.version') IS NOT NULL THEN
     SELECT number INTO there FROM lockstep.version FOR UPDATE;
-    IF there > 2 THEN
-      RAISE EXCEPTION 'the tables and functions of the locks are of version %, from a newer program; this one has version 2, and replaces nothing', there
+    IF there > 3 THEN
+      RAISE EXCEPTION 'the tables and functions of the locks are of version %, from a newer program; this one has version 3, and replaces nothing', there
         USING ERRCODE = '0A000';
     END IF;
   END IF;

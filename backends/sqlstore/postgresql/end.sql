@@ -4,5 +4,5 @@ CREATE TABLE IF NOT EXISTS lockstep.version (
   number int NOT NULL
 );
 GRANT SELECT ON lockstep.version TO PUBLIC;
-INSERT INTO lockstep.version (number) VALUES (2) ON CONFLICT (one) DO UPDATE SET number = excluded.number
+INSERT INTO lockstep.version (number) VALUES (3) ON CONFLICT (one) DO UPDATE SET number = excluded.number
   WHERE version.number <> excluded.number;
