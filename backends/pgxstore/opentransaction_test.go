@@ -89,6 +89,17 @@ func TestACallInATransactionThatExecHasBegunFails(t *testing.T) {
 			}
 		}
 	}
+	// The server does no statement of a transaction in which one has failed.
+	if _, err := db.ExecContext(t.Context(), "SELECT 1/0"); err == nil {
+		t.Fatal("1/0 has worked")
+	}
+	for _, all := range []map[string]func() (bool, error){calls, ends} {
+		for name, call := range all {
+			if ok, err := call(); ok || !backends.Unsent(err) || !strings.Contains(err.Error(), "roll it back") {
+				t.Errorf("%s in a transaction that has failed = %v, %v; want it not done, and the next step", name, ok, err)
+			}
+		}
+	}
 	exec("ROLLBACK")
 	granted(t)(other.SetNX(t.Context(), "free", "other", maxTTL))
 	if ok, err := other.DeleteIf(t.Context(), "free", "other"); err != nil || !ok {

@@ -76,6 +76,8 @@ func postgresqlError(err error) *StatementError {
 		e.class, e.interrupted = notDone, e.State == "57014"
 	case "26000": // what the driver has prepared is not there
 		e.class, e.next = notDone, "give the locks a pool of their own without DISCARD and DEALLOCATE; behind a pooler, let the driver prepare nothing"
+	case "25P02":
+		e.class, e.next = notDone, "a statement has failed in this transaction: roll it back, and begin transactions by BeginTx and not by Exec"
 	case "57P03":
 		e.class, e.next = notDone, "wait until the server has started, and look at its log"
 	case "53100":

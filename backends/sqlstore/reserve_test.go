@@ -166,6 +166,7 @@ func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newFakePool()
 		refused, denied := errors.New("connection refused"), error(stated{"42501", "permission denied"})
+		aborted := error(stated{"25P02", "current transaction is aborted"})
 		for _, c := range []struct {
 			first, second     error // of the tries
 			unsent, permanent bool
@@ -174,6 +175,8 @@ func TestACallIsNotDoneOnlyIfNoTryMayHaveBeenSent(t *testing.T) {
 			{backends.NotSent(errors.New("conn closed")), refused, true, false},
 			{driver.ErrBadConn, denied, false, false}, // the first may have been done while it was permitted
 			{backends.NotSent(errors.New("conn closed")), denied, false, true},
+			{driver.ErrBadConn, aborted, false, false},
+			{backends.NotSent(errors.New("conn closed")), aborted, true, false},
 			{driver.ErrBadConn, answer{errNo}, false, false}, // the first may come later, or may have ended the lock
 			{driver.ErrBadConn, answer{errWrongType}, false, false},
 			{backends.NotSent(errors.New("conn closed")), answer{errWrongType}, false, true},
