@@ -91,13 +91,16 @@ func TestInstallAndCheckRefuseAStreamThatIsNotFitForLocks(t *testing.T) {
 	}
 	store := natsstore.New(conn)
 	for says, change := range map[string]func(c *jetstream.StreamConfig){
-		"":                          func(*jetstream.StreamConfig) {},
-		"it does not take":          func(c *jetstream.StreamConfig) { c.Subjects = []string{"lockstep.locks.*"} },
-		"allow_msg_ttl":             func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false },
-		"max_msgs_per_subject":      func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
-		"retention":                 func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
-		"max_age":                   func(c *jetstream.StreamConfig) { c.MaxAge = 10 * time.Second },
-		"discard":                   func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+		"":                     func(*jetstream.StreamConfig) {},
+		"it does not take":     func(c *jetstream.StreamConfig) { c.Subjects = []string{"lockstep.locks.*"} },
+		"allow_msg_ttl":        func(c *jetstream.StreamConfig) { c.AllowMsgTTL = false },
+		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
+		"retention":            func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
+		"max_age":              func(c *jetstream.StreamConfig) { c.MaxAge = 10 * time.Second },
+		"discard":              func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+		"discard_new_per_subject": func(c *jetstream.StreamConfig) {
+			c.Discard, c.DiscardNewPerSubject = jetstream.DiscardNew, true
+		},
 		"denies deletion":           func(c *jetstream.StreamConfig) { c.DenyDelete = true },
 		"no_ack":                    func(c *jetstream.StreamConfig) { c.NoAck = true },
 		"subject_delete_marker_ttl": func(c *jetstream.StreamConfig) { c.SubjectDeleteMarkerTTL = time.Second },
