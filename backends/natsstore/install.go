@@ -122,7 +122,7 @@ func (s *Store) wrong(c streamConfig) (all []string) {
 	is(c.MaxPer != 1, "max_msgs_per_subject is %d and not 1, so a released lock would be held by an earlier message", c.MaxPer)
 	is(c.Retention != "limits", "retention is %s and not limits, so a consumer could end locks", c.Retention)
 	is(c.NewPer, "discard_new_per_subject is set, so no lock can be renewed: unset it, and leave max_msgs_per_subject at 1")
-	is(c.MaxAge > 0 && c.MaxAge < s.config.maxTTL, "max_age of %v ends locks before their TTL (natsstore.WithMaxTTL is %v)", c.MaxAge, s.config.maxTTL)
+	is(c.MaxAge > 0, "max_age of %v ends locks and minimum holds that last longer: set it to 0", c.MaxAge)
 	is((c.MaxMsgs > 0 || c.MaxBytes > 0) && c.Discard != "new", "discard is %s and not new, so a full stream drops locks that are held", c.Discard)
 	is(c.DenyDelete || c.Sealed, "it denies deletion, so a lock can't be released")
 	is(c.NoAck, "no_ack is set, so no grant is answered")

@@ -97,6 +97,7 @@ func TestInstallAndCheckRefuseAStreamThatIsNotFitForLocks(t *testing.T) {
 		"max_msgs_per_subject": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 },
 		"retention":            func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy },
 		"max_age":              func(c *jetstream.StreamConfig) { c.MaxAge = 10 * time.Second },
+		"max_age of 24h0m0s":   func(c *jetstream.StreamConfig) { c.MaxAge = 24 * time.Hour },
 		"discard":              func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
 		"discard_new_per_subject": func(c *jetstream.StreamConfig) {
 			c.Discard, c.DiscardNewPerSubject = jetstream.DiscardNew, true
