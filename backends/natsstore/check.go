@@ -40,6 +40,7 @@ const (
 	ProblemPersistence backends.Problem = "persistence"
 	ProblemSync        backends.Problem = "sync"
 	ProblemReplicas    backends.Problem = "replicas"
+	ProblemSpace       backends.Problem = "space"
 	ProblemClock       backends.Problem = "clock"
 )
 
@@ -78,6 +79,8 @@ func (s *Store) Check(ctx context.Context) (r Report, err error) {
 		r.find(ProblemSync, false, "with the default, a power cut makes a server forget up to two minutes of grants: set sync_interval: always on each",
 			"whether the servers sync before they acknowledge is unknown, since no client can see it")
 	}
+	r.limit(info.Config.MaxBytes, "max_bytes", s.config.stream)
+	r.limit(info.Config.MaxMsgs, "max_msgs", s.config.stream)
 	if r.Replicas < 3 {
 		r.find(ProblemReplicas, false, "locks stop while a server is down, and a lost disk forgets all: use three in a cluster",
 			"the stream %s has %s", s.config.stream, printed.Count(r.Replicas, "replica"))
@@ -93,6 +96,15 @@ func (s *Store) Check(ctx context.Context) (r Report, err error) {
 			"the clock of %s differs from ours by %v", r.Leader, r.ClockSkew)
 	}
 	return r, nil
+}
+
+// limit is about a stream that may be full. The server counts a renewal as one more message, or as a bigger one,
+// although it takes the place of another.
+func (r *Report) limit(most int64, name, stream string) {
+	if most > 0 {
+		r.find(ProblemSpace, false, "when it is full, no lock can be renewed, and those that are held end: set it to -1, or far above what all locks need",
+			"%s of the stream %s is %d", name, stream, most)
+	}
 }
 
 // tooOld tells that a version has no TTL of a message.

@@ -189,6 +189,26 @@ func TestCheckFinds(t *testing.T) {
 	if got, want := problems(), []backends.Problem{natsstore.ProblemPersistence, natsstore.ProblemReplicas}; !slices.Equal(got, want) {
 		t.Errorf("in memory: %v; want %v", got, want)
 	}
+	for limit, change := range map[string]func(c *jetstream.StreamConfig){
+		"max_bytes of the stream LOCKSTEP is 4000": func(c *jetstream.StreamConfig) { c.MaxBytes = 4000 },
+		"max_msgs of the stream LOCKSTEP is 10":    func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+	} {
+		_ = js.DeleteStream(t.Context(), "LOCKSTEP")
+		c := good()
+		c.Discard = jetstream.DiscardNew
+		change(&c)
+		again(t, func() error {
+			_, err := js.CreateStream(t.Context(), c)
+			return err
+		})
+		r, err := store.Check(trial.Patient(t))
+		if err != nil || r.Err() != nil || !strings.Contains(r.String(), limit) || !slices.Contains(problems(), natsstore.ProblemSpace) {
+			t.Errorf("Check: %v, %v; want a finding that is not unsafe, and says that %s", r, err, limit)
+		}
+		if err := store.Install(trial.Patient(t), 1); err != nil { // an account may demand a limit
+			t.Errorf("Install over a stream with a limit (%s): %v", limit, err)
+		}
+	}
 }
 
 func TestCheckFindsReplicasThatAreDown(t *testing.T) {

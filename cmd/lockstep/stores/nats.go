@@ -156,6 +156,8 @@ func remedyNATS(f backends.Finding) string {
 			return "nats server report jetstream; start the server again"
 		}
 		return "nats stream edit STREAM --replicas 3"
+	case natsstore.ProblemSpace:
+		return "nats stream edit STREAM --max-bytes=-1 --max-msgs=-1"
 	case natsstore.ProblemClock:
 		return "chronyc makestep on the host of the leader, or on this one, while no lock is held"
 	}
