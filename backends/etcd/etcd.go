@@ -22,13 +22,14 @@
 // Every call is made WithRequireLeader: a member that has lost its leader refuses it at once, and not
 // after some seconds. The client library asks the members in turn, so one of three calls meets it.
 //
-// The client has one connection to each member. If it leaves a call without an answer for about a
-// second or more, the next calls for locks go over a connection that the store opens to one member, and
-// closes when the client is answered again. A waiter has its lock about two seconds after the release
-// then. Wake-ups stay on the connection of the client. A waiter that hears none looks by itself, after
-// six seconds at most. A client keeps its connections if it has a user name and is not from [Open], if its
-// endpoints have different schemes, or if its KV was replaced, as package namespace of the client library
-// does. Then gRPC finds one that is silent, if the client has a keep-alive: see [Open].
+// The client has one connection to each member. If it leaves a call without an answer for about a second or
+// more, the next calls for locks go over a connection that the store opens to one member, and closes when
+// the client is answered again. If a call has less time, reads that outlive it find that. A waiter has its
+// lock about two seconds after the release then. Wake-ups stay on the connection of the client. A waiter
+// that hears none looks by itself, after six seconds at most. A client keeps its connections if it has a
+// user name and is not from [Open], if its endpoints have different schemes, or if its KV was replaced, as
+// package namespace of the client library does. Then gRPC finds one that is silent, if the client has a
+// keep-alive: see [Open].
 //
 // Only a transaction decides who has a lock. What Get returns may be out of date, and then the
 // transaction fails. An attempt that finds the lock held changes no key.
@@ -262,7 +263,7 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 	if t.InOrder {
 		return backends.Result{}, backends.Invalid("waiters can't stand in order in etcd: use another store for fair")
 	}
-	paused := s.wakeUp(ctx, key) // then it looks first
+	paused := s.wakeUp(ctx) // then it looks first
 	straight := !paused && s.spares.has(seconds) && s.streak.spend()
 	r, err := s.take(ctx, key, value, seconds, straight)
 	switch {
@@ -281,21 +282,16 @@ func (s *Store) SetNXNumbered(ctx context.Context, key, value string, ttl time.D
 
 // wakeUp reads from each member if the store was not used for five seconds. A load balancer or NAT may have
 // forgotten the connections, of which each member has one. The client library sends a read again when gRPC
-// finds that, but nothing that writes. It asks the members in turn, so reads at once go to all of them. If
-// gRPC has no keep-alive, a read that has no answer shows it, and the next calls go another way.
-func (s *Store) wakeUp(ctx context.Context, key string) (paused bool) {
+// finds that, but nothing that writes. If gRPC has no keep-alive, a read that has no answer shows it, and the
+// next calls go another way. The reads outlive a caller who has less time, and the next callers join them.
+func (s *Store) wakeUp(ctx context.Context) (paused bool) {
 	if !s.uses.paused() {
 		return false
 	}
-	limited, cancel := context.WithTimeout(ctx, wakeLimit)
-	defer cancel()
-	var all sync.WaitGroup
-	for range s.client.Endpoints() {
-		all.Go(func() { _, _ = s.get(limited, key) }) // what is wrong, the next call finds
-	}
-	all.Wait()
-	if ctx.Err() == nil {
+	select {
+	case <-s.ways.ask(ctx, wakeLimit): // what is wrong, the next call finds
 		s.uses.note()
+	case <-ctx.Done():
 	}
 	return true
 }

@@ -130,7 +130,7 @@ func (s *Store) Enter(ctx context.Context, key, token string, ttl time.Duration,
 	if err := a.Validate(); err != nil {
 		return backends.Result{}, backends.AsPermanent(err)
 	}
-	s.wakeUp(ctx, key)
+	s.wakeUp(ctx)
 	for {
 		found, err := s.holds(ctx, key)
 		if err != nil {

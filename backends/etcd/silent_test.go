@@ -173,6 +173,40 @@ func TestAMemberThatFallsSilentKeepsNoWaiter(t *testing.T) {
 	}
 }
 
+// A call of so little time ends before its connection counts as silent. Without an answer it grants nothing, and
+// leaves nothing to clean up that would last longer.
+func TestCallsWithLittleTimeGetPastAMemberThatIsSilent(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, 3, etcdtest.Fast, etcdtest.Steady)
+	for name, idle := range map[string]time.Duration{"in use": 0, "after a pause": 6 * time.Second} {
+		for _, least := range []time.Duration{500 * time.Millisecond, 800 * time.Millisecond} {
+			t.Run(name+" "+least.String(), func(t *testing.T) {
+				t.Parallel()
+				trial.WhileBusy(t, time.Second, func(take testing.TB, _ time.Duration) {
+					all := before(take, c)
+					store := etcd.New(deaf(t, clientv3.Config{Endpoints: all.endpoints()}))
+					meet(take, store)
+					time.Sleep(idle)
+					all[0].Forsake()
+					calls, inARow := 0, 0
+					for ; calls < 30 && inARow < 9; calls++ { // three rounds of the members
+						ctx, cancel := context.WithTimeout(t.Context(), least)
+						r, err := store.SetNX(ctx, t.Name(), "token", 10*time.Second)
+						cancel()
+						if inARow++; err != nil || !r.OK {
+							inARow = 0
+						}
+					}
+					t.Logf("%d calls, the last %d in a row were granted", calls, inARow)
+					if inARow < 9 {
+						take.Errorf("%d calls, and only the last %d in a row were granted", calls, inARow)
+					}
+				})
+			})
+		}
+	}
+}
+
 // falls lets a call fall silent. The next one goes over another connection.
 func falls(t *testing.T, store *etcd.Store, all relays) {
 	t.Helper()
@@ -256,7 +290,7 @@ func TestACallUnderWayOnASilentConnectionKeepsNoLaterOneWaiting(t *testing.T) {
 		first <- err
 	}()
 	eventually(t, "a later call is answered", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond) // a call that ends so soon tells nothing
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond) // a call that ends so soon is not silent itself
 		defer cancel()
 		r, err := store.SetNX(ctx, "k", "token", 10*time.Second)
 		return err == nil && r.OK

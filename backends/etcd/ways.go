@@ -27,6 +27,8 @@ import (
 // connection of the store to one member. If that is silent too, or if its member is down or refuses calls,
 // they go to the next member.
 //
+// A call that its caller leaves sooner tells too little. So reads that outlive it ask each member: see ask.
+//
 // Meanwhile reads wait on the connections of the client. When all have ended, each of these has answered,
 // or gRPC has made it anew. Then calls go over the client again.
 //
@@ -46,6 +48,8 @@ type ways struct {
 	turn      int             // of the endpoints, for the next one
 	since     time.Time       // the connections of the store that are counted were made after it
 	made      int
+	asking    chan struct{} // closed when the reads of ask have ended; nil: there are none
+	asked     time.Time     // when the last ones began
 }
 
 // silence is how long a call has had no answer if its connection counts as silent. It is a bit less than a
@@ -55,6 +59,10 @@ const silence = 900 * time.Millisecond
 // pause is the time in which a store makes one connection to each member at most. A server may be slow,
 // and answer what waits on the connections of the client.
 const pause = 10 * time.Second
+
+// askLimit is the limit of a read that only finds out whether a member answers. Such reads begin no more
+// often either, however many calls are left.
+const askLimit = time.Second
 
 const maxOverdue = 8
 
@@ -152,14 +160,56 @@ func (c *call) isOver() bool { return c.ctx.Err() != nil }
 
 // end is told the error of a call.
 func (c *call) end(err error) {
-	silent, answered := false, isAnswer(err)
-	if !answered && c.ctx.Err() != nil {
-		silent = time.Since(c.began) >= silence
-	}
+	answered := isAnswer(err)
+	left := !answered && c.ctx.Err() != nil
+	silent := left && time.Since(c.began) >= silence
 	c.ways.remove(c, answered, c.refused(err))
-	if silent || c.away(err) {
+	switch {
+	case silent || c.away(err):
 		c.ways.leave(c.way, silent)
+	case left && c.ways.mayAsk(c.way):
+		c.ways.ask(withTrace(c.ctx), askLimit)
 	}
+}
+
+// mayAsk tells that calls go over a way, and that its members were not asked of late.
+func (w *ways) mayAsk(now *way) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now == now && time.Since(w.asked) >= askLimit
+}
+
+// ask reads from each member that calls go to now, unless such reads are under way, and returns what is
+// closed when they have ended. They have the values of ctx and a limit of their own, so that a connection
+// counts as silent whose callers never wait long enough.
+func (w *ways) ask(ctx context.Context, limit time.Duration) (ended <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asking != nil {
+		return w.asking
+	}
+	w.asking, w.asked = make(chan struct{}), time.Now()
+	reads := 1
+	if w.now == w.first {
+		reads = len(w.client.Endpoints())
+	}
+	go w.readAll(context.WithoutCancel(ctx), limit, reads)
+	return w.asking
+}
+
+// readAll makes so many reads at once. The client library sends them to its members in turn.
+func (w *ways) readAll(ctx context.Context, limit time.Duration, reads int) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var all sync.WaitGroup
+	for range reads {
+		all.Go(func() { _, _ = w.read(ctx, clientv3.OpGet(w.home, clientv3.WithCountOnly())) })
+	}
+	all.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.asking)
+	w.asking = nil
 }
 
 // away tells that the member of a way of the store can't be reached, or can do nothing. The client finds

@@ -154,6 +154,69 @@ func TestWhatCountsAsSilent(t *testing.T) {
 	}
 }
 
+// onFirst is how many calls are under way over the client.
+func (w *ways) onFirst() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.first.calls.Len()
+}
+
+func TestCallsThatAreLeftSoonCostOneReadOfEachMember(t *testing.T) {
+	w, answered := waysTo(t, 3)
+	left := func() { under(w, silence/2).end(context.Canceled) }
+	reads := func(n int) {
+		t.Helper()
+		for limit := time.Now().Add(time.Minute); w.onFirst() != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("%d reads; want %d", w.onFirst(), n)
+			}
+		}
+	}
+	for range 100 {
+		left()
+	}
+	reads(3)
+	ended := w.ask(t.Context(), time.Hour)
+	w.mu.Lock()
+	w.asked = w.asked.Add(-time.Hour) // they last longer than they may
+	w.mu.Unlock()
+	for range 100 {
+		left()
+	}
+	reads(3)
+	<-ended
+	reads(0)
+	if !w.left() {
+		t.Error("calls stay on a connection on which none of the reads had an answer")
+	}
+	answered()
+}
+
+func TestCallsThatAreLeftSoonCostFewReadsOfMembersThatAnswer(t *testing.T) {
+	w, answered := waysTo(t, 3)
+	under(w, silence/2).end(context.Canceled)
+	w.mu.Lock()
+	ended := w.asking
+	w.mu.Unlock()
+	if ended == nil {
+		t.Fatal("no member was asked")
+	}
+	answered()
+	<-ended
+	w.mu.Lock()
+	w.asked = time.Now().Add(time.Hour)
+	w.mu.Unlock()
+	for range 100 {
+		under(w, silence/2).end(context.Canceled)
+		if w.onFirst() > 0 {
+			t.Fatal("they were asked again at once")
+		}
+	}
+	if w.left() {
+		t.Error("calls go over another connection, and all members answer")
+	}
+}
+
 func TestManyCallsWithoutAnAnswerCostOneConnection(t *testing.T) {
 	w, _ := waysTo(t, 1)
 	var all []*call
