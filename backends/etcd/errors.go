@@ -34,6 +34,8 @@ func (e *Error) Error() string {
 	switch {
 	case e.is(rpctypes.ErrNoSpace):
 		text += "; compact and defragment the members, and then disarm the alarm (etcdctl alarm disarm)"
+	case e.is(rpctypes.ErrLeaseNotFound):
+		text += "; a key may name a lease that does not exist: compare the data of the members (etcdctl endpoint hashkv)"
 	case e.Code == codes.PermissionDenied || e.is(rpctypes.ErrUserEmpty, rpctypes.ErrAuthFailed):
 		return text + "; give the user of the client a role with readwrite on the prefix of the store"
 	}
@@ -143,14 +145,19 @@ var (
 	errClosed           = errors.New("the client is closed; nothing was done: make a new client")
 )
 
-// isLeaseGone tells that a lease has ended.
-func isLeaseGone(err error) bool {
-	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound)
+// maxGone is how often a call goes on after the end of a lease. All spares may have ended, as in a cluster
+// that was restored.
+const maxGone = 2 * maxSpares
+
+// isLeaseGone tells that a lease has ended, so that the call reads anew what is there. It is false, and the
+// error stands, if that was so too often: the end of a lease deletes its key, unless the data is damaged.
+func isLeaseGone(ctx context.Context, err error) bool {
+	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) && traceOf(ctx).goOn()
 }
 
 // ignoreGone is err, unless it says that a lease has ended.
-func ignoreGone(err error) error {
-	if isLeaseGone(err) {
+func ignoreGone(ctx context.Context, err error) error {
+	if isLeaseGone(ctx, err) {
 		return nil
 	}
 	return err

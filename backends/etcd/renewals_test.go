@@ -2,6 +2,8 @@ package etcd_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/lockstep-go/lockstep/backends"
 	"github.com/lockstep-go/lockstep/backends/etcd"
 )
 
@@ -180,6 +183,50 @@ func TestALeaseThatEndsOnTheWayIsReplaced(t *testing.T) {
 	}
 	if ended.Load() || !there(t, plain, "k") {
 		t.Error("nothing was renewed, or the key is gone")
+	}
+}
+
+// No cluster is known to do so, unless its data is damaged.
+func TestAKeyThatNamesALeaseThatDoesNotExistEndsEachCall(t *testing.T) {
+	c, _ := one(t)
+	var asked atomic.Int32
+	store := etcd.New(dial(t, c.Endpoints(), renewals(func(*pb.LeaseKeepAliveResponse, func() error) error {
+		asked.Add(1)
+		return rpctypes.ErrGRPCLeaseNotFound
+	})))
+	const ttl = 20 * time.Second
+	lock := func(ctx context.Context) error { _, err := store.SetNX(ctx, "k", "token", ttl); return err }
+	enter := func(ctx context.Context) error {
+		_, err := store.Enter(ctx, "shared", "token", ttl, backends.Admission{})
+		return err
+	}
+	for _, first := range []func(context.Context) error{lock, enter} {
+		if err := first(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, call := range map[string]func(ctx context.Context) error{
+		"SetNX":    lock,
+		"Enter":    enter,
+		"ExpireIf": func(ctx context.Context) error { _, err := store.ExpireIf(ctx, "k", "token", ttl); return err },
+		"Renew":    func(ctx context.Context) error { _, err := store.Renew(ctx, "shared", "token", ttl); return err },
+		"Transfer": func(ctx context.Context) error {
+			_, err := store.Transfer(ctx, "k", "token", "next", ttl, true)
+			return err
+		},
+		"TransferHold": func(ctx context.Context) error {
+			_, err := store.TransferHold(ctx, "shared", "token", "next", ttl, "", true)
+			return err
+		},
+	} {
+		asked.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl/2) // while the leases live
+		err := call(ctx)
+		cancel()
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || !strings.Contains(err.Error(), "etcdctl endpoint hashkv") {
+			t.Errorf("%s, after %d renewals: %v", name, asked.Load(), err)
+		}
+		wantClass(t, name, err, false, false)
 	}
 }
 

@@ -202,7 +202,7 @@ func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (done bool,
 	move := s.moves.of(h.key) // as in keep
 	switch {
 	case err != nil:
-		return false, ignoreGone(err)
+		return false, ignoreGone(ctx, err)
 	case enough && move == nil:
 		return true, nil
 	case !enough:
@@ -216,7 +216,7 @@ func (s *Store) keepHold(ctx context.Context, h hold, seconds int64) (done bool,
 	}
 	r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).
 		Then(clientv3.OpPut(h.key, string(h.kv.Value), clientv3.WithLease(lease))).Commit()
-	return err == nil && r.Succeeded, ignoreGone(err)
+	return err == nil && r.Succeeded, ignoreGone(ctx, err)
 }
 
 // countOp counts the holds of a key.
@@ -325,7 +325,7 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	lease := clientv3.LeaseID(old.kv.Lease)
 	enough, err := s.renew(ctx, lease, seconds)
 	if err != nil {
-		return backends.Result{}, ignoreGone(err)
+		return backends.Result{}, ignoreGone(ctx, err)
 	}
 	stored := false
 	if !enough {
@@ -347,7 +347,7 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	r, err := s.txn(ctx).If(conditions...).
 		Then(clientv3.OpDelete(old.key), clientv3.OpPut(next.key, next.value(), clientv3.WithLease(lease)), countOp(at)).Commit()
 	switch {
-	case isLeaseGone(err):
+	case isLeaseGone(ctx, err):
 		return backends.Result{}, nil
 	case err != nil:
 		return backends.Result{}, err

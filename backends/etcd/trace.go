@@ -22,6 +22,7 @@ type trace struct {
 	open   int    // requests that may change a lock are under way
 	sent   bool   // one of them was given to a connection
 	unsent bool   // one of them has ended without a connection
+	gone   int    // leases that had ended
 }
 
 type traceKey struct{}
@@ -79,6 +80,14 @@ func (t *trace) end(sent bool) {
 	t.open--
 	t.sent = t.sent || sent
 	t.unsent = t.unsent || !sent
+}
+
+// goOn counts a lease that has ended, and tells whether the call may go on.
+func (t *trace) goOn() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone++
+	return t.gone < maxGone
 }
 
 func (t *trace) tell(reason string) {
