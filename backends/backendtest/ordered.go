@@ -99,6 +99,31 @@ var orderedSentences = []sentence{
 			return true
 		})
 	}},
+	{"a hold that enters by a reservation lives for its ttl, also after the end of its watch", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "before", x.long, writes, 1, 0)
+		all := x.waiters(key, writes, writes, writes)
+		x.leave(key, "before")
+		x.wantWoken(all[0].waiter)
+		began := time.Now()
+		if res := x.enterAs(all[0]); !res.OK {
+			x.Fatalf("Enter of the waiter that was woken = %+v; want it granted", res)
+		}
+		l := life{began.Add(x.long), time.Now().Add(x.long)}
+		leaveQueue(x.Bubble, all[0].leave)
+		all[1].leave()
+		x.eventually("the store notices the ends", life{latest: time.Now()}, func() bool {
+			began := time.Now()
+			res := x.enterAs(all[2])
+			if res.OK || res.Holds != 1 {
+				x.Fatalf("Enter beside a hold that entered by a reservation = %+v; want it held by 1", res)
+			}
+			if !x.NoLeft {
+				x.within(l, "Enter", res.Left, began, time.Now())
+			}
+			return res.Position == 1
+		})
+	}},
 	{"a reservation that is not taken ends, and the next waiter can have the key", func(x *fixture) {
 		key := x.key("k")
 		x.admit(key, "before", x.long, writes, 1, 0)

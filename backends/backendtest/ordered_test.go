@@ -177,6 +177,28 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		},
 	},
 	{
+		bug:    "a waiter has the key for the rest of its reservation",
+		breaks: "a hold that enters by a reservation lives for its ttl, also after the end of its watch",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				if state, err := m.Inspect(ctx, key); err == nil && a.Waiter != "" && state.Reserved > 0 {
+					ttl = backends.Reservation
+				}
+				return m.Enter(ctx, key, token, ttl, a)
+			}}
+		},
+	},
+	{
+		bug:    "the end of a watch ends the hold of its waiter",
+		breaks: "a hold that enters by a reservation lives for its ttl, also after the end of its watch",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, watch: func(ctx context.Context, key, waiter string, wake func()) error {
+				context.AfterFunc(ctx, func() { _, _ = m.Leave(background, key, "of "+waiter) })
+				return m.WatchQueued(ctx, key, waiter, wake)
+			}}
+		},
+	},
+	{
 		bug:    "a reservation is for whoever comes",
 		breaks: "a reservation that is not taken ends, and the next waiter can have the key",
 		store: func(m *memory.Store) backends.OrderedStore {

@@ -467,6 +467,18 @@ var queuedGoneSentences = []sentence{
 			x.Errorf("a waiter that has left was woken %d times", n)
 		}
 	}},
+	{"the end of a watch after the grant to its waiter leaves the value alone", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 3)
+		x.pass(key, "before")
+		x.wantWoken(all[0])
+		l := x.take(all[0])
+		leaveQueue(x.Bubble, all[0].leave)
+		all[1].leave()
+		x.eventually("the store notices the ends", life{latest: time.Now()}, func() bool { return x.ask(all[2], false).Position == 1 })
+		x.wantValue(key, all[0].value(), l)
+	}},
 	{"a release skips a waiter whose watch has ended", func(x *fixture) {
 		x.inTime("the second is granted the key", func(key string) bool {
 			x.grant(key, "before", x.long)

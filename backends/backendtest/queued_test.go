@@ -276,6 +276,16 @@ var queuedManyDoubles = []broken[backends.QueuedStore]{
 		},
 	},
 	{
+		bug:    "the end of a watch ends the value of its waiter",
+		breaks: "the end of a watch after the grant to its waiter leaves the value alone",
+		store: badWait(func(m *memory.Store) watchQueuedFunc {
+			return func(ctx context.Context, key, waiter string, wake func()) error {
+				context.AfterFunc(ctx, func() { _, _ = m.DeleteIf(background, key, "of "+waiter) })
+				return m.WatchQueued(ctx, key, waiter, wake)
+			}
+		}),
+	},
+	{
 		bug:    "waiters that left get reservations, which nobody checks",
 		breaks: "waiters that leave the queue do not block the others",
 		store: badWait(func(m *memory.Store) watchQueuedFunc {
