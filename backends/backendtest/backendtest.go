@@ -117,18 +117,23 @@ type SharedOutside interface {
 
 // Run runs every sentence of the contract as a subtest, named by the sentence. In real time the
 // sentences run in parallel. None of them depends on the speed of the machine: each compares a time
-// with timestamps that the test took before and after.
+// with timestamps that the test took before and after. With -short, one sentence compares fewer pairs of
+// odd values.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	ofStore.run(t, h)
 }
 
 // RunQueued is [Run] for a store with queues of waiters. It also runs the sentences of Run with
-// SetNXQueued instead of SetNX: with and without a waiter, with and without InOrder.
+// SetNXQueued instead of SetNX: with and without a waiter, with and without InOrder, and with -short only
+// with both and with neither.
 func RunQueued(t *testing.T, h QueuedHarness) {
 	t.Helper()
 	ofQueued.run(t, h)
 	for _, a := range askings {
+		if testing.Short() && a.waits != a.inOrder {
+			continue
+		}
 		t.Run("SetNXQueued "+a.says+" instead of SetNX", func(t *testing.T) { a.suite().run(t, queued(h, a)) })
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -621,8 +622,8 @@ var byteSentences = []sentence{
 			key := x.key(fmt.Sprint("k", i))
 			l := x.grant(key, ours, x.long)
 			x.wantValue(key, ours, l)
-			for _, other := range oddValues {
-				if other != ours {
+			for j, other := range oddValues {
+				if j != i && (!testing.Short() || mayMatch(i, j)) {
 					x.notOurs(key, other, l)
 				}
 			}
@@ -670,6 +671,13 @@ var oddValues = []string{
 	"two words", "two  words", "line\nbreak", "line\r\nbreak", "tab\t", "naïve ☃", "naive ☃", "🔒",
 	"{}", `{"a":1}`, `\`, `\\`, `'`, `"`, "%s", "$1", "--", "]]",
 	strings.Repeat("v", 1023) + "x", strings.Repeat("v", 1023) + "y",
+}
+
+// mayMatch tells whether -short compares two of oddValues, a third of all pairs: those of texts that look
+// alike, which are neighbours, all with the plain text, and all with the patterns that match every text.
+func mayMatch(i, j int) bool {
+	apart := (i - j + len(oddValues)) % len(oddValues)
+	return apart <= 4 || apart >= len(oddValues)-4 || i == 0 || j == 0 || oddValues[j] == "*" || oddValues[j] == ".*"
 }
 
 // oddKeys are all different, some only in a byte that a store might ignore.
