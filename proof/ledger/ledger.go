@@ -22,7 +22,16 @@ const File = "proof/ledger/ledger.txt"
 // A Ledger is what the file says.
 type Ledger struct {
 	Reasons  []Reason
+	Finds    []Find
 	Packages []Entry
+}
+
+// A Find is what only the nightly run finds: by tests of a folder with these names, or, without a folder, by
+// larger sizes of tests that both runs have.
+type Find struct {
+	Folder string
+	Tests  *regexp.Regexp
+	Text   string
 }
 
 // A Reason to skip a test has a name, and the text with which it begins.
@@ -53,6 +62,7 @@ type Test struct {
 
 var (
 	reasonLine  = regexp.MustCompile(`^reason (\w+) "(.+)"$`)
+	findLine    = regexp.MustCompile(`^finds(?: (\S+) (\S+))? "(.+)"$`)
 	packageLine = regexp.MustCompile(`^(\S+)( nightly)?$`)
 	testLine    = regexp.MustCompile(`^  (\w+)( nightly)?(?: skips ([\w ]+))?$`)
 )
@@ -76,6 +86,12 @@ func Parse(text string) (*Ledger, error) {
 		wrong := func(what string) error { return fmt.Errorf("%s:%d: %s: %s", File, n+1, what, line) }
 		if m := reasonLine.FindStringSubmatch(line); m != nil {
 			l.Reasons = append(l.Reasons, Reason{m[1], m[2]})
+		} else if m := findLine.FindStringSubmatch(line); m != nil {
+			tests, err := regexp.Compile("^(" + m[2] + ")$")
+			if err != nil {
+				return nil, wrong(err.Error())
+			}
+			l.Finds = append(l.Finds, Find{m[1], tests, m[3]})
 		} else if m := packageLine.FindStringSubmatch(line); m != nil {
 			if _, err := l.entry(m[1]); err == nil {
 				return nil, wrong("the package is there twice")
@@ -153,6 +169,38 @@ func (l *Ledger) Expects(run Run, folder, test, reason string, whole bool) bool 
 // OnlyNightly tells whether only the nightly run has a test.
 func (l *Ledger) OnlyNightly(folder, test string) bool { return l.test(folder, test).Nightly }
 
+// Only returns the tests that nightly alone runs, wholly or in subtests, and that f is about.
+func (l *Ledger) Only(f Find) (tests []string) {
+	for _, e := range l.Packages {
+		for _, t := range e.Tests {
+			if f.Folder == e.Folder && f.Tests.MatchString(t.Name) && e.only(t) {
+				tests = append(tests, t.Name)
+			}
+		}
+	}
+	return tests
+}
+
+func (e Entry) only(t Test) bool { return e.Nightly || t.Nightly || slices.Contains(t.Skips, Full) }
+
+// unlisted returns what is wrong in the list of what only the nightly run finds: tests that it is not about,
+// and lines that are about none.
+func (l *Ledger) unlisted() (wrong []string) {
+	for _, e := range l.Packages {
+		for _, t := range e.Tests {
+			if e.only(t) && !slices.ContainsFunc(l.Finds, func(f Find) bool { return slices.Contains(l.Only(f), t.Name) && f.Folder == e.Folder }) {
+				wrong = append(wrong, fmt.Sprintf("%s does not say what only nightly finds by %s.%s: add a line that begins with finds", File, e.Folder, t.Name))
+			}
+		}
+	}
+	for _, f := range l.Finds {
+		if f.Folder != "" && len(l.Only(f)) == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: only nightly finds %q, by no test of %s", File, f.Text, f.Folder))
+		}
+	}
+	return wrong
+}
+
 // Updated returns the text of a ledger with the tests that there are. What it says of a test stays;
 // packages and tests that are gone lose their lines.
 func Updated(text string, packages []Package) (string, error) {
@@ -222,6 +270,7 @@ func (l *Ledger) Check(packages []Package, runs map[Run][]Part) (wrong []string)
 			}
 		}
 	}
+	wrong = append(wrong, l.unlisted()...)
 	slices.Sort(wrong)
 	return wrong
 }

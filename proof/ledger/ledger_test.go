@@ -11,6 +11,10 @@ import (
 const book = `# about it
 reason full "make nightly runs it"
 reason race "run it without -race"
+finds "more rounds"
+finds a TestLong "long things"
+finds b/c Test.* "a part"
+finds full .* "the rest"
 
 a
   TestLong nightly
@@ -134,9 +138,28 @@ func TestTheLedgerIsUpdated(t *testing.T) {
 	}
 }
 
+// What only nightly finds has a line, and each line has a test.
+func TestWhatOnlyNightlyFindsIsListed(t *testing.T) {
+	for says, c := range map[string]struct{ line, instead, wrong string }{
+		"a test of nightly":             {"finds a TestLong", "finds a TestShort", "does not say what only nightly finds by a.TestLong"},
+		"a test of which a part skips":  {`finds b/c Test.* "a part"`, "", "does not say what only nightly finds by b/c.TestIt"},
+		"a package of nightly":          {"finds full .*", "finds b/c .*", "does not say what only nightly finds by full.TestAll"},
+		"a line about tests of landing": {`finds "more rounds"`, `finds a Test(Short) "short things"`, `only nightly finds "short things", by no test of a`},
+		"a line about no package":       {`finds "more rounds"`, `finds b Test.* "nothing"`, `only nightly finds "nothing", by no test of b`},
+	} {
+		wrong := strings.Join(parsed(t, strings.Replace(book, c.line, c.instead, 1)).Check(nil, nil), "\n")
+		if !strings.Contains(wrong, c.wrong) {
+			t.Errorf("%s: %q; want %q", says, wrong, c.wrong)
+		}
+	}
+	if wrong := strings.Join(parsed(t, book).Check(nil, nil), "\n"); strings.Contains(wrong, "only nightly") {
+		t.Errorf("%q; want nothing wrong in the list", wrong)
+	}
+}
+
 func TestALineThatIsNoneIsNamed(t *testing.T) {
-	for _, line := range []string{"a", "a two", "  TestAll", "  TestOther sometimes", "  TestOther skips nothing", " TestOther"} {
-		if _, err := Parse(book + line + "\n"); err == nil || !strings.Contains(err.Error(), File+":12: ") {
+	for _, line := range []string{"a", "a two", "  TestAll", "  TestOther sometimes", "  TestOther skips nothing", " TestOther", `finds a Test( "x"`} {
+		if _, err := Parse(book + line + "\n"); err == nil || !strings.Contains(err.Error(), File+":16: ") {
 			t.Errorf("%q: %v", line, err)
 		}
 	}

@@ -4,6 +4,7 @@
 //	go run ./proof/runs landing PART...                 in a small size, with cached results: make test
 //	go run ./proof/runs nightly [-count N] PART...      in full size: make nightly
 //	go run ./proof/runs parts [-n]                      lists the parts of nightly, with -n their commands
+//	go run ./proof/runs only                            lists what only nightly finds, and by which tests
 //	go run ./proof/runs test ARGUMENTS OF GO TEST       one run of go test, whose skips the ledger must expect
 //	go run ./proof/runs update                          writes the names of the tests into the ledger
 //	go run ./proof/runs date                            gives each file a time that its content decides: .ci/run
@@ -50,7 +51,7 @@ func main() {
 
 func do(ctx context.Context, out io.Writer, args []string) error {
 	if len(args) == 0 {
-		return errors.New("say landing, nightly, parts, test, update, date or matrix")
+		return errors.New("say landing, nightly, parts, only, test, update, date or matrix")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	switch args[0] {
@@ -64,6 +65,8 @@ func do(ctx context.Context, out io.Writer, args []string) error {
 		commands := flags.Bool("n", false, "list their commands, too")
 		_ = flags.Parse(args[1:])
 		return list(out, *commands)
+	case "only":
+		return only(out)
 	case "test":
 		return once(ctx, out, args[1:])
 	case "update":

@@ -245,6 +245,21 @@ func list(out io.Writer, commands bool) error {
 	return nil
 }
 
+// only lists what only the nightly run finds. A test of nightly that no line is about fails the tests.
+func only(out io.Writer) error {
+	book, err := ledger.Read(".")
+	if err != nil {
+		return err
+	}
+	for _, f := range book.Finds {
+		_, _ = fmt.Fprintln(out, f.Text)
+		for _, name := range book.Only(f) {
+			_, _ = fmt.Fprintf(out, "  %s.%s\n", f.Folder, name)
+		}
+	}
+	return nil
+}
+
 // update writes the names of the tests into the ledger.
 func update() error {
 	packages, err := ledger.Packages(".")
