@@ -138,7 +138,7 @@ var Runs = map[Run][]Part{
 			{Module: "bench", Flags: uncached, Packages: "./observe ./regress ./stores", Skip: measured},
 		}},
 		{Name: "again", Tests: []Tests{
-			{Flags: cached, Packages: "./proof/simulation", Skip: "Fresh"},
+			{Flags: cached + "-timeout 60m ", Packages: "./proof/simulation", Skip: "Fresh"},
 			{Flags: cached, Packages: clients, Run: "OnEmbedded"},
 			{Flags: cached, Packages: allStrategies, Except: raceless, Run: embedded},
 		}},
