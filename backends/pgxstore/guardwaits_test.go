@@ -77,7 +77,8 @@ func (g guards) waits(calls int) {
 
 var isolationLevels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
-// A renewal and a guard do not end a lease, so neither waits for the other.
+// A renewal, or a number that an operator raises, does not end a lease, and no guard does. So none of them waits
+// for another.
 func TestARenewalWaitsForNoGuard(t *testing.T) {
 	g := newGuards(t)
 	for _, isolation := range isolationLevels {
@@ -91,6 +92,11 @@ func TestARenewalWaitsForNoGuard(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			if ok, err := g.renew(ctx, key, "token", shared); !ok || err != nil {
 				t.Errorf("%s: a renewal beside a transaction with a guard = %v, %v", key, ok, err)
+			}
+			if !shared {
+				if ok, err := g.store.RaiseFence(ctx, key, "token", 7); !ok || err != nil {
+					t.Errorf("%s: RaiseFence beside a transaction with a guard = %v, %v", key, ok, err)
+				}
 			}
 			cancel()
 			if err := tx.Commit(t.Context()); err != nil {
