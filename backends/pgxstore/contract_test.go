@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-go/lockstep/backends/pgxstore"
 	"github.com/lockstep-go/lockstep/backends/sqlstore"
 	"github.com/lockstep-go/lockstep/locker/contract"
+	"github.com/lockstep-go/lockstep/proof/full"
 	"github.com/lockstep-go/lockstep/proof/pgtest"
 	"github.com/lockstep-go/lockstep/proof/redistest"
 	"github.com/lockstep-go/lockstep/proof/trial"
@@ -147,6 +148,48 @@ func TestContract(t *testing.T) {
 			_, outside := start(t)
 			return standard{sqlstore.NewPostgreSQL(db, sqlstore.WithMaxTTL(maxTTL)), db}, outside
 		}})
+	})
+}
+
+// polled is what a store over database/sql has: no queue, and no Watch.
+type polled interface {
+	backends.NumberedStore
+	backends.FencedStore
+	backends.TransferStore
+	backends.SharedTransferStore
+}
+
+// polling hides the other methods.
+type polling struct{ polled }
+
+// Over database/sql the store sends its statements another way. The suite of an Inspector takes a store without
+// a queue for one that doesn't know how many wait. This one knows: those of programs over pgx.
+func TestContractOverDatabaseSQL(t *testing.T) {
+	full.Only(t)
+	pool := install(t, pgtest.Start(t, "fsync=off").DSN())
+	start := func(t *testing.T) (polling, outside) {
+		db := stdlib.OpenDBFromPool(pool)
+		t.Cleanup(func() { _ = db.Close() })
+		return polling{sqlstore.NewPostgreSQL(db, sqlstore.WithMaxTTL(maxTTL))}, outside{t, pool}
+	}
+	t.Run("Store", func(t *testing.T) {
+		backendtest.Run(t, backendtest.Harness{MaxTTL: maxTTL, NoWatch: true, New: func(t *testing.T) (backends.Store, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("NumberedStore", func(t *testing.T) {
+		backendtest.RunNumbered(t, backendtest.NumberedHarness{MaxTTL: maxTTL, NoWatch: true, NoQueue: true, Clock: true,
+			New: func(t *testing.T) (backends.NumberedStore, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("FencedStore", func(t *testing.T) {
+		backendtest.RunFenced(t, backendtest.FencedHarness{MaxTTL: maxTTL, NoWatch: true, Clock: true,
+			New: func(t *testing.T) (backends.FencedStore, backendtest.Outside) { return start(t) }})
+	})
+	t.Run("SharedStore", func(t *testing.T) {
+		backendtest.RunShared(t, backendtest.SharedHarness{MaxTTL: maxTTL, NoWatch: true,
+			New: func(t *testing.T) (backends.SharedStore, backendtest.SharedOutside) { return start(t) }})
+	})
+	t.Run("TransferStore", func(t *testing.T) {
+		backendtest.RunTransfer(t, backendtest.TransferHarness{MaxTTL: maxTTL, NoWatch: true,
+			New: func(t *testing.T) (backends.TransferStore, backendtest.SharedOutside) { return start(t) }})
 	})
 }
 
