@@ -30,16 +30,16 @@ func (r *repeats) answered(err error) {
 // ended while it was idle: another connection gives the answer. Nothing is known of the attempt that
 // failed, so the next one has another Token, and the strategy cleans up. A waiter keeps its name, and so its
 // position in a queue: what was written to a connection that the server had closed does not arrive later.
-func (w *waiting) insist(ctx, limit context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
+func (w *waiting) insist(ctx, limit context.Context, req *contract.Request, so *effort) (err error) {
 	for n := 0; ; n++ {
-		next, failed := w.attempt(ctx, limit, Locker.Acquire, req, so)
+		failed := w.attempt(ctx, limit, req, so)
 		w.repeats.answered(failed)
 		if n > 0 && failed != nil && outcome.Unsent(failed) {
-			return contract.Lease{}, err // of this one nothing was sent, but of the one before
+			return err // of this one nothing was sent, but of the one before
 		}
-		lease, err = next, failed
+		err = failed
 		if !again(err) || n == maxAgain || !w.repeats.take() {
-			return lease, err
+			return err
 		}
 		so.failed(err)
 		req.Token = w.lines.holder.token()

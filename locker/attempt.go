@@ -32,38 +32,42 @@ const (
 	maxHanging = 8
 )
 
-// ask is one question to a Locker: [Locker.Acquire], or a Transfer.
-type ask func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error)
-
 // attempt asks the store once. It returns when ctx is done, or when the limit for an attempt is
 // over, whatever the Locker does: the goroutine that receives a later grant releases it. Only an attempt
 // on the goroutine of its caller waits for the Locker, which ends it: see alone. A lease that has ended
 // when it comes is an error, so that the wait can go on.
-func (w *waiting) attempt(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (contract.Lease, error) {
-	lease, err := w.asked(ctx, limit, ask, req, so)
-	if err != nil {
-		return contract.Lease{}, err
+func (w *waiting) attempt(ctx, limit context.Context, req *contract.Request, so *effort) error {
+	if err := w.asked(ctx, limit, req, so); err != nil {
+		return err
 	}
-	return w.inTime(ctx, req, lease, so)
+	return w.inTime(ctx, req, so)
+}
+
+// ask is one question to the Locker. from is the token of a ticket; empty: none.
+func (w *waiting) ask(ctx context.Context, from string, req *contract.Request) (contract.Lease, error) {
+	if from != "" {
+		return w.Locker.Transfer(ctx, from, *req)
+	}
+	return w.Locker.Acquire(ctx, *req)
 }
 
 // asked is attempt with a lease that may have ended.
-func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Request, so *effort) (contract.Lease, error) {
+func (w *waiting) asked(ctx, limit context.Context, req *contract.Request, so *effort) error {
 	if so.tooManyHang() {
-		return contract.Lease{}, &hangingError{w.by()}
+		return &hangingError{w.by()}
 	}
 	began := time.Now()
 	so.attempts++
-	so.wall = w.clock.Read()
+	so.got.wall = w.clock.Read()
 	if limit.Done() == nil {
 		if shared := w.alone(req, so, began); shared != nil {
 			so.hooks = nil
-			return w.prompt(shared.with(ctx), ask, req, began)
+			return w.prompt(shared.with(ctx), req, so, began)
 		}
 	}
 	within := w.patience(req, so)
 	until := w.answerWithin(within + deadlineGrace)
-	a := &attempt{w: w, ask: ask, req: req, wait: so.wait, began: began, within: within, done: until.done, err: errNoAnswer}
+	a := &attempt{w: w, from: so.from, req: *req, wait: so.wait, began: began, within: within, done: until.done, err: errNoAnswer}
 	a.ctx.countedContext, a.ctx.deadline, a.ctx.said.scoped = countedContext{ctx, w.ledger}, a.began.Add(a.within), so.scoped
 	if end, ends := ctx.Deadline(); ends && end.Before(a.ctx.deadline) {
 		a.ctx.deadline = end
@@ -74,8 +78,7 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 	case <-a.done:
 		until.timer.Stop()
 		w.waits.Put(until)
-		so.hooks = a.ctx.said.hooks
-		return a.lease, a.result()
+		return a.result(so)
 	case <-ctx.Done():
 	case <-until.timer.C:
 		end = context.DeadlineExceeded
@@ -93,28 +96,26 @@ func (w *waiting) asked(ctx, limit context.Context, ask ask, req contract.Reques
 		end = over
 	}
 	if !a.leave(end) {
-		so.hooks = a.ctx.said.hooks
-		return a.lease, a.result()
+		return a.result(so)
 	}
 	so.left = append(so.left, a)
 	if ctx.Err() == nil && limit.Err() == nil {
 		so.silent++
-		return contract.Lease{}, &silentError{by: w.by(), within: a.within}
+		return &silentError{by: w.by(), within: a.within}
 	}
-	return contract.Lease{}, errUnderWay
+	return errUnderWay
 }
 
-// inTime returns the lease as its holder may rely on it. A lease that has ended by then is an error.
-func (w *waiting) inTime(ctx context.Context, req contract.Request, lease contract.Lease, so *effort) (contract.Lease, error) {
+// inTime makes the lease one that its holder may rely on. A lease that has ended by then is an error.
+func (w *waiting) inTime(ctx context.Context, req *contract.Request, so *effort) error {
+	got := &so.got
 	if ttl := so.wait.relied(req); ttl < req.TTL {
-		if end := contract.Until(lease.Granted, ttl); end.Before(lease.Expires) {
-			lease.Expires = end
-		}
+		got.Expires = earlier(got.Expires, contract.Until(got.Granted, ttl))
 	}
-	if got := (grant{lease, so.wall}); got.ended(time.Now()) {
-		return lease, w.tooLate(ctx, req, &got)
+	if got.ended(time.Now()) {
+		return w.tooLate(ctx, req, got)
 	}
-	return lease, nil
+	return nil
 }
 
 // answerWait is what the caller of an attempt waits with. After an answer it is used again: that saves
@@ -135,7 +136,7 @@ func (w *waiting) answerWithin(d time.Duration) *answerWait {
 // alone returns the ctx for an attempt on the goroutine of its caller, or nil. It is for a Locker
 // whose calls end by themselves, and for a TTL that is long enough for that: the call then ends by
 // two seconds after the TTL at the latest.
-func (w *waiting) alone(req contract.Request, so *effort, now time.Time) *sharedContext {
+func (w *waiting) alone(req *contract.Request, so *effort, now time.Time) *sharedContext {
 	const late = prompt.Overrun - 2*time.Second
 	within := w.patience(req, so) - late
 	if !w.ends || within < late {
@@ -145,21 +146,21 @@ func (w *waiting) alone(req contract.Request, so *effort, now time.Time) *shared
 }
 
 // prompt asks on the goroutine of the caller.
-func (w *waiting) prompt(ctx context.Context, ask ask, req contract.Request, began time.Time) (lease contract.Lease, err error) {
-	lease, err = ask(w.Locker, ctx, req)
+func (w *waiting) prompt(ctx context.Context, req *contract.Request, so *effort, began time.Time) (err error) {
+	so.got.Lease, err = w.ask(ctx, so.from, req)
 	if err != nil && errors.Is(err, context.DeadlineExceeded) {
 		// a client library may have seen the end before the timer of ctx
 		if end, _ := ctx.Deadline(); !time.Now().Before(end) {
 			err = &silentError{by: w.by(), within: time.Since(began).Round(time.Millisecond), err: err}
 		}
 	}
-	return lease, err
+	return err
 }
 
 // patience is how long an attempt may have no answer. A grant that comes after the TTL is of no
 // use. A call with WithWait has time for another attempt, on another connection: it is sent sooner,
 // but not sooner than this store takes to answer.
-func (w *waiting) patience(req contract.Request, so *effort) time.Duration {
+func (w *waiting) patience(req *contract.Request, so *effort) time.Duration {
 	p := so.wait
 	ttl := p.relied(req)
 	if p.limit == 0 {
@@ -169,14 +170,14 @@ func (w *waiting) patience(req contract.Request, so *effort) time.Duration {
 }
 
 // relied is the part of the TTL that the holder relies on: the rest is for a minimum hold.
-func (p *waitPolicy) relied(req contract.Request) time.Duration {
+func (p *waitPolicy) relied(req *contract.Request) time.Duration {
 	return min(cmp.Or(p.ttl, req.TTL), req.TTL)
 }
 
 // attempt is a call of the Locker that its caller may leave.
 type attempt struct {
 	w      *waiting
-	ask    ask
+	from   string // see effort
 	ctx    attemptContext
 	req    contract.Request
 	wait   *waitPolicy
@@ -192,9 +193,10 @@ type attempt struct {
 	impatience *time.Timer
 }
 
-// result is the error of an attempt that was answered. A Locker that follows its ctx may see its
+// result passes on what an attempt has got, and its error. A Locker that follows its ctx may see its
 // end as soon as the caller does, and does not report the cause.
-func (a *attempt) result() error {
+func (a *attempt) result(so *effort) error {
+	so.got.Lease, so.hooks = a.lease, a.ctx.said.hooks
 	err := a.ctx.Context.Err()
 	switch {
 	case err != nil && errors.Is(a.err, err):
@@ -211,7 +213,7 @@ var errUnderWay = errors.New("an attempt is under way")
 func (a *attempt) run() {
 	defer a.answered() // also if the Locker ends the goroutine
 	stack.Grow()
-	a.lease, a.err = a.ask(a.w.Locker, &a.ctx, a.req)
+	a.lease, a.err = a.w.ask(&a.ctx, a.from, &a.req)
 }
 
 func (a *attempt) answered() {

@@ -214,32 +214,29 @@ func (c *Client) lock(ctx context.Context, key string, opts []Option, how call) 
 	case nestedAsk:
 		wait = &waitPolicy{ttl: cfg.ttl, once: true}
 	}
-	got, hooks, err := c.acquire(cfg.relying(ctx), req, how, wait)
+	so := effort{scoped: how.scoped, from: how.from, wait: wait}
+	err := c.acquire(cfg.relying(ctx), &req, &so)
 	if chance == nestedAsk && errors.Is(err, ErrHeld) {
 		err = &Error{Op: "lock", Key: key, Err: errDeadlock}
 	}
 	if err != nil {
 		return nil, wrap("acquire", key, err)
 	}
-	return c.hold(ctx, got, cfg, hooks)
+	return c.hold(ctx, &so, cfg)
 }
 
 // acquire counts the attempt in until it is answered. The hooks of the hold come later: one of them
 // may call Drain.
-func (c *Client) acquire(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
+func (c *Client) acquire(ctx context.Context, req *contract.Request, so *effort) error {
 	c.ledger.Begin() // waiting takes it back while the call sleeps
 	defer c.ledger.Done()
-	if len(c.defaults.middleware) > 0 {
-		return c.through(ctx, req, how, wait)
+	switch {
+	case len(c.defaults.middleware) > 0:
+		return c.through(ctx, req, so)
+	case so.from != "":
+		return c.inner.resume(ctx, req, so)
 	}
-	so := effort{scoped: how.scoped, wait: wait}
-	if how.from != "" {
-		got.Lease, err = c.inner.resume(ctx, how.from, req, &so)
-	} else {
-		got.Lease, err = c.inner.lock(ctx, req, &so)
-	}
-	got.wall = so.wall
-	return got, so.hooks, err
+	return c.inner.lock(ctx, req, so)
 }
 
 var (

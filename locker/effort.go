@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/lockstep-go/lockstep/internal/outcome"
-	"github.com/lockstep-go/lockstep/internal/wallclock"
 	"github.com/lockstep-go/lockstep/locker/contract"
 )
 
-// effort is what a call has done so far.
+// effort is a call, what it has done so far, and what it has got.
 type effort struct {
 	scoped   bool
-	hooks    []contract.Begin // of middleware around the last attempt
+	from     string // the token of a ticket; empty: none
 	wait     *waitPolicy
-	wall     *wallclock.Reading // before the last attempt
+	got      grant            // if the last attempt was granted; its look at the clock is from before the attempt
+	hooks    []contract.Begin // of middleware around the last attempt
 	attempts int
 	queued   bool      // behind another call of this Client
 	held     bool      // the answer to an attempt

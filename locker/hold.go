@@ -34,7 +34,8 @@ type ownContext struct {
 }
 
 // hold makes a granted lease a Lock.
-func (c *Client) hold(ctx context.Context, lease grant, cfg *config, hooks []contract.Begin) (*Lock, error) {
+func (c *Client) hold(ctx context.Context, so *effort, cfg *config) (*Lock, error) {
+	lease := &so.got
 	if ctx.Err() != nil {
 		c.discard(ctx, lease.Lease, cfg.asks())
 		return nil, &Error{Op: "lock", Key: lease.Key, Err: ctxError(ctx)}
@@ -44,7 +45,7 @@ func (c *Client) hold(ctx context.Context, lease grant, cfg *config, hooks []con
 		c.discard(ctx, lease.Lease, cfg.asks())
 		return nil, &Error{Op: "acquire", Key: lease.Key, Err: errLate}
 	}
-	h := &hold{client: c, given: ctx, parent: ctx, terms: cfg.terms, lease: lease}
+	h := &hold{client: c, given: ctx, parent: ctx, terms: cfg.terms, lease: *lease}
 	begun := false
 	defer func() {
 		if !begun { // a hook panics: nobody will have the lock
@@ -53,7 +54,7 @@ func (c *Client) hold(ctx context.Context, lease grant, cfg *config, hooks []con
 			h.tell(ErrReleased) // the hooks that had begun
 		}
 	}()
-	for _, begin := range slices.Backward(hooks) {
+	for _, begin := range slices.Backward(so.hooks) {
 		held, end := begin(h.parent, lease.Lease)
 		if held != nil {
 			h.parent = held

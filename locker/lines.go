@@ -115,10 +115,10 @@ func (ls *lines) offer(lease *grant) bool {
 }
 
 // tell tells the line of an event, and does what the line decides.
-func (ls *lines) tell(ln *line, e lineEvent) lineAction {
+func (ls *lines) tell(ln *line, e *lineEvent) lineAction {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.step(ln, &e)
+	return ls.step(ln, e)
 }
 
 // step is tell while the mutex is held. A watch that has ended says nothing.

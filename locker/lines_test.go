@@ -19,12 +19,12 @@ func TestAHeadThatQuitsAtOnceMakesTheNextWaiterTheHead(t *testing.T) {
 	}
 	_, second := ls.enter("key", "", time.Second, 0)
 	_, third := ls.enter("key", "", time.Second, 0)
-	ls.tell(ln, lineEvent{is: onLeave})
+	ls.tell(ln, &lineEvent{is: onLeave})
 	isTurn(t, "the second", second, true)
 	isTurn(t, "the third", third, false)
 	ls.quit(ln, second) // its ctx ended at the same moment
 	isTurn(t, "the third", third, true)
-	ls.tell(ln, lineEvent{is: onLeave})
+	ls.tell(ln, &lineEvent{is: onLeave})
 	if len(ls.byKey) != 0 {
 		t.Errorf("%d lines are left", len(ls.byKey))
 	}
@@ -48,15 +48,15 @@ func isTurn(t *testing.T, which string, p *waiter, want bool) {
 func TestAWatchThatHasEndedSaysNothingOfTheNext(t *testing.T) {
 	var ls lines
 	ln, _ := ls.enter("key", "", time.Second, 0)
-	ls.tell(ln, lineEvent{is: onSleep})
+	ls.tell(ln, &lineEvent{is: onSleep})
 	ended := ln.watch
-	ls.tell(ln, lineEvent{is: onUnknown})
-	ls.tell(ln, lineEvent{is: onSleep})
-	ls.tell(ln, lineEvent{is: onWatchFailed, watch: ended, err: ended.Err()})
-	if now := ls.tell(ln, lineEvent{is: onSignal}); now.err != nil {
+	ls.tell(ln, &lineEvent{is: onUnknown})
+	ls.tell(ln, &lineEvent{is: onSleep})
+	ls.tell(ln, &lineEvent{is: onWatchFailed, watch: ended, err: ended.Err()})
+	if now := ls.tell(ln, &lineEvent{is: onSignal}); now.err != nil {
 		t.Errorf("the head ends with %v, which is of the watch before", now.err)
 	}
-	ls.tell(ln, lineEvent{is: onWatched, watch: ended})
+	ls.tell(ln, &lineEvent{is: onWatched, watch: ended})
 	if state := ls.look(ln); state.watch != watchBegun {
 		t.Error("the next watch is active, as the one before says")
 	}
@@ -67,10 +67,10 @@ func TestALateWakeUpOfAWatchThatHasEndedWakesNobody(t *testing.T) {
 	store := &granting{}
 	w := &waiting{Locker: store, lines: &lines{}}
 	ln, _ := w.lines.enter("key", "", time.Second, 0)
-	w.lines.tell(ln, lineEvent{is: onSleep})
+	w.lines.tell(ln, &lineEvent{is: onSleep})
 	w.watch(ln, "key", ln.watch)
-	w.lines.tell(ln, lineEvent{is: onSignal})
-	w.lines.tell(ln, lineEvent{is: onUnknown})
+	w.lines.tell(ln, &lineEvent{is: onSignal})
+	w.lines.tell(ln, &lineEvent{is: onUnknown})
 	store.wake()
 	if w.lines.look(ln).woken {
 		t.Error("the head is woken")
@@ -86,15 +86,16 @@ func TestAWaiterThatIsHandedAnEndedLeaseMakesAnAttempt(t *testing.T) {
 		ln.state.handed = &grant{Lease: contract.Lease{Key: "key", Token: "late", Expires: time.Now()}}
 		req := contract.Request{Key: "key", Token: "own", TTL: time.Second}
 		at := &place{w: w, key: req.Key, ttl: req.TTL, ln: ln}
-		lease, err := w.wait(context.Background(), context.Background(), at, req, &effort{wait: &waitPolicy{}})
-		if err != nil || lease.Token != "own" {
-			t.Errorf("granted token %q, error %v; want the token of its own attempt", lease.Token, err)
+		so := &effort{wait: &waitPolicy{}}
+		err := w.wait(context.Background(), context.Background(), at, &req, so)
+		if err != nil || so.got.Token != "own" {
+			t.Errorf("granted token %q, error %v; want the token of its own attempt", so.got.Token, err)
 		}
 		synctest.Wait()
 		if !slices.Equal(store.released, []string{"late"}) {
 			t.Errorf("released tokens %q; want the one that came too late", store.released)
 		}
-		at.leave(lease, true)
+		at.leave(&so.got.Lease, true)
 	})
 }
 
@@ -148,17 +149,17 @@ func TestACallThatWasLetOutIsToldNothingOfAnotherKey(t *testing.T) {
 		ln, _ := ls.enter("key", "", time.Minute, 0)
 		_, first := ls.enter("key", "", time.Minute, 0)
 		_, second := ls.enter("key", "", time.Minute, 0)
-		ls.tell(ln, lineEvent{is: onAttempt})
-		ls.tell(ln, lineEvent{is: onGrant, shared: true, room: -1, until: time.Now().Add(time.Minute)})
+		ls.tell(ln, &lineEvent{is: onAttempt})
+		ls.tell(ln, &lineEvent{is: onGrant, shared: true, room: -1, until: time.Now().Add(time.Minute)})
 		if first.joins || !second.joins {
 			t.Fatalf("first joins: %v, second joins: %v; want the second to join the first", first.joins, second.joins)
 		}
-		ls.tell(ln, lineEvent{is: onLeave})
+		ls.tell(ln, &lineEvent{is: onLeave})
 		other, _ := ls.enter("other", "", time.Minute, 0)
 		if other != ln { // under the race detector, a sync.Pool drops some of what it is given
 			continue
 		}
-		ls.tell(other, lineEvent{is: onHeld, held: &HeldError{Key: "other"}, until: time.Now().Add(time.Minute)})
+		ls.tell(other, &lineEvent{is: onHeld, held: &HeldError{Key: "other"}, until: time.Now().Add(time.Minute)})
 		if held, unwanted, fault := ls.quit(ln, second); held != nil || unwanted != nil || fault != nil {
 			t.Errorf("the call for key is told %+v, %v and %v", held, unwanted, fault)
 		}
@@ -182,7 +183,7 @@ func TestACallThatIsLetOutMakesItsAttemptOutsideOfTheLine(t *testing.T) {
 			synctest.Wait()
 		}
 		head, next, let, last := places[0], places[1], places[2], places[3]
-		head.leave(contract.Lease{Key: "key", Expires: time.Now().Add(time.Minute), Share: contract.Share{Holds: 1, Room: 2}}, true)
+		head.leave(&contract.Lease{Key: "key", Expires: time.Now().Add(time.Minute), Share: contract.Share{Holds: 1, Room: 2}}, true)
 		synctest.Wait()
 		if next.ln == nil || !turns[1].joins || let.ln != nil || !turns[2].joins || last.ln != nil || turns[3].joins {
 			t.Fatalf("the turns are %+v; want the next one as the head, and the one behind it outside of the line", turns)

@@ -44,7 +44,7 @@ func (p *place) turn(ctx, limit context.Context, so *effort) (lineAction, error)
 		}
 	}
 	for {
-		now := p.w.lines.tell(p.ln, lineEvent{is: onAttempt, slept: p.slept, outlasts: so.wait.limit > 0})
+		now := p.w.lines.tell(p.ln, &lineEvent{is: onAttempt, slept: p.slept, outlasts: so.wait.limit > 0})
 		if p.slept = now.sleep; !now.sleep {
 			return now, nil
 		}
@@ -87,7 +87,7 @@ func (p *place) enter(ctx, limit context.Context, so *effort) error {
 // which error. named says that the attempt had the name under which the store wakes the line.
 func (p *place) answered(named bool, err error, so *effort) (over bool, _ error) {
 	if named && isUnknown(err) {
-		p.w.lines.tell(p.ln, lineEvent{is: onUnknown})
+		p.w.lines.tell(p.ln, &lineEvent{is: onUnknown})
 	}
 	if err == errUnderWay && p.ln != nil { //nolint:errorlint // it is not wrapped
 		so.fault = p.w.lines.look(p.ln).fault
@@ -114,9 +114,9 @@ func (p *place) answered(named bool, err error, so *effort) (over bool, _ error)
 
 // failed tells the line that the lock is held, or that the store failed.
 func (p *place) failed(err error) {
-	e := lineEvent{is: onFailure, err: err, at: time.Now()}
+	e := &lineEvent{is: onFailure, err: err, at: time.Now()}
 	if held := asHeld(p.key, err); held != nil {
-		if e = (lineEvent{is: onHeld, held: held}); held.Left > 0 {
+		if e = (&lineEvent{is: onHeld, held: held}); held.Left > 0 {
 			e.until = time.Now().Add(held.Left)
 		}
 	}
@@ -125,13 +125,13 @@ func (p *place) failed(err error) {
 
 // leave ends the place. If the call is the head, the next waiter becomes the head, and gets a lease that was
 // handed over to the call and not taken. leave returns such a lease if nobody is there to take it.
-func (p *place) leave(lease contract.Lease, granted bool) (unwanted *grant) {
-	e := lineEvent{is: onLeave}
+func (p *place) leave(lease *contract.Lease, granted bool) (unwanted *grant) {
+	e := &lineEvent{is: onLeave}
 	switch {
 	case p.ln == nil:
 		return p.unwanted
 	case granted:
-		e = lineEvent{is: onGrant, until: lease.Expires, shared: shared(lease), room: lease.Room}
+		e = &lineEvent{is: onGrant, until: lease.Expires, shared: shared(*lease), room: lease.Room}
 	}
 	return p.w.lines.tell(p.ln, e).lease
 }
@@ -140,7 +140,7 @@ func (p *place) leave(lease contract.Lease, granted bool) (unwanted *grant) {
 func (p *place) sleep(ctx, limit context.Context, so *effort) error {
 	lines := p.w.lines
 	if !lines.otherSoftware { // a waiter that is woken would win every time
-		now := lines.tell(p.ln, lineEvent{is: onSleep, outlasts: so.wait.limit > 0})
+		now := lines.tell(p.ln, &lineEvent{is: onSleep, outlasts: so.wait.limit > 0})
 		if now.err != nil {
 			return wrap("watch", p.key, now.err)
 		}
@@ -158,7 +158,7 @@ func (p *place) sleep(ctx, limit context.Context, so *effort) error {
 	for {
 		select {
 		case <-p.ln.signal:
-			now := lines.tell(p.ln, lineEvent{is: onSignal, outlasts: so.wait.limit > 0})
+			now := lines.tell(p.ln, &lineEvent{is: onSignal, outlasts: so.wait.limit > 0})
 			if now.err != nil {
 				return wrap("watch", p.key, now.err)
 			}
@@ -184,8 +184,8 @@ func (p *place) sleep(ctx, limit context.Context, so *effort) error {
 // head too, since the lock may have been released before. A store that is slow to answer costs
 // wake-ups, not the wait. The ctx ends with the line, which outlives its heads.
 func (w *waiting) watch(ln *line, key string, ctx *watchContext) {
-	e := lineEvent{is: onWatched, watch: ctx}
-	if e.err = w.Watch(ctx, key, ctx.waiter, func() { w.lines.tell(ln, lineEvent{is: onWake, watch: ctx}) }); e.err != nil {
+	e := &lineEvent{is: onWatched, watch: ctx}
+	if e.err = w.Watch(ctx, key, ctx.waiter, func() { w.lines.tell(ln, &lineEvent{is: onWake, watch: ctx}) }); e.err != nil {
 		e.is = onWatchFailed
 	}
 	w.lines.tell(ln, e)

@@ -12,7 +12,7 @@ import (
 // Each attempt without an answer makes a call more patient. An answer shows that the store is there.
 func TestAnAnswerShortensThePatienceOfACallAgain(t *testing.T) {
 	w, so := &waiting{}, &effort{wait: &waitPolicy{limit: time.Hour, ttl: time.Hour}}
-	req := contract.Request{TTL: time.Hour}
+	req := &contract.Request{TTL: time.Hour}
 	first := w.patience(req, so)
 	so.silent = 3
 	so.failed(errors.New("down"))

@@ -12,9 +12,9 @@ import (
 )
 
 // through is acquire through middleware, which finds the call in the ctx.
-func (c *Client) through(ctx context.Context, req contract.Request, how call, wait *waitPolicy) (got grant, hooks []contract.Begin, err error) {
-	within := &callContext{countedContext: countedContext{ctx, &c.ledger}, wait: wait}
-	within.said.scoped = how.scoped
+func (c *Client) through(ctx context.Context, req *contract.Request, so *effort) (err error) {
+	within := &callContext{countedContext: countedContext{ctx, &c.ledger}, wait: so.wait}
+	within.said.scoped = so.scoped
 	passed := false
 	defer func() { // also if middleware panics
 		if !passed {
@@ -23,46 +23,49 @@ func (c *Client) through(ctx context.Context, req contract.Request, how call, wa
 			}
 		}
 	}()
-	if how.from != "" {
-		got.Lease, err = c.locker.Transfer(within, how.from, req)
+	if so.from != "" {
+		so.got.Lease, err = c.locker.Transfer(within, so.from, *req)
 	} else {
-		got.Lease, err = c.locker.Acquire(within, req)
+		so.got.Lease, err = c.locker.Acquire(within, *req)
 	}
 	if passed = err == nil; passed {
-		_ = within.refuses(got.Token) // the hold releases it now
+		_ = within.refuses(so.got.Token) // the hold releases it now
 	}
-	hooks, got.wall = within.result()
-	return got, hooks, err
+	so.hooks, so.got.wall = within.result()
+	return err
 }
 
 // behind is what middleware of [WithMiddleware] wraps. It finds the call of the Client in the ctx.
 type behind struct{ *waiting }
 
 // Acquire is lock for a call that has come through middleware.
-func (b behind) Acquire(ctx context.Context, req contract.Request) (lease contract.Lease, err error) {
+func (b behind) Acquire(ctx context.Context, req contract.Request) (contract.Lease, error) {
 	c, so, err := callOf(ctx)
 	if err != nil {
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	if lease, err = b.lock(ctx, req, &so); err == nil {
-		c.granted(&so)
-		if b.handovers.has(lease.Token) {
-			c.takes(lease)
-		}
+	if err = b.lock(ctx, &req, &so); err != nil {
+		return contract.Lease{}, err
 	}
-	return lease, err
+	c.granted(&so)
+	if b.handovers.has(so.got.Token) {
+		c.takes(so.got.Lease)
+	}
+	return so.got.Lease, nil
 }
 
 // Transfer is resume for a call that has come through middleware.
-func (b behind) Transfer(ctx context.Context, from string, req contract.Request) (lease contract.Lease, err error) {
+func (b behind) Transfer(ctx context.Context, from string, req contract.Request) (contract.Lease, error) {
 	c, so, err := callOf(ctx)
 	if err != nil {
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
-	if lease, err = b.resume(ctx, from, req, &so); err == nil {
-		c.granted(&so)
+	so.from = from
+	if err = b.resume(ctx, &req, &so); err != nil {
+		return contract.Lease{}, err
 	}
-	return lease, err
+	c.granted(&so)
+	return so.got.Lease, nil
 }
 
 // Release sends nothing if the lease was handed over and its last holder has not ended its hold: so
@@ -114,7 +117,7 @@ func (c *callContext) Value(key any) any {
 func (c *callContext) granted(so *effort) {
 	c.said.mu.Lock()
 	defer c.said.mu.Unlock()
-	c.said.attempts, c.said.contended, c.wall = so.attempts, so.contended(), so.wall
+	c.said.attempts, c.said.contended, c.wall = so.attempts, so.contended(), so.got.wall
 	c.said.hooks = append(c.few[:0], so.hooks...)
 }
 

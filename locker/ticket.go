@@ -80,10 +80,11 @@ func (h *hold) canMove(ctx context.Context) error {
 	}
 	c.ledger.Begin()
 	defer c.ledger.Done()
-	lease, err := c.inner.resume(ctx, contract.NewToken(), req, &effort{wait: &c.once})
+	so := effort{from: contract.NewToken(), wait: &c.once}
+	err := c.inner.resume(ctx, &req, &so)
 	switch {
 	case err == nil: // the strategy grants what it does not have
-		c.discard(ctx, lease, h.ttl)
+		c.discard(ctx, so.got.Lease, h.ttl)
 	case !errors.Is(err, ErrHeld):
 		if failed, ok := errors.AsType[*Error](err); ok && failed.Op == "acquire" {
 			err = failed.Err

@@ -13,7 +13,7 @@ import (
 // can't use them. What an attempt leaves is in attempt.go, what a hold leaves in ending.go.
 
 // tooLate releases a lease that the caller cannot use any more, and returns why.
-func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant) (err error) {
+func (w *waiting) tooLate(ctx context.Context, req *contract.Request, got *grant) (err error) {
 	switch {
 	case ctx.Err() != nil:
 		err = &Error{Op: "lock", Key: req.Key, Err: ctxError(ctx)}
@@ -28,7 +28,7 @@ func (w *waiting) tooLate(ctx context.Context, req contract.Request, got *grant)
 
 // discard releases a lease that was handed over, or granted, to a call that cannot use it; nil:
 // none.
-func (w *waiting) discard(ctx context.Context, got *grant, req contract.Request) {
+func (w *waiting) discard(ctx context.Context, got *grant, req *contract.Request) {
 	if got != nil {
 		discard(ctx, w, w, got.Lease, max(req.TTL, time.Until(got.Expires)))
 	}

@@ -38,35 +38,31 @@ type waiting struct {
 
 // lock makes attempts until one is granted, the ctx or the policy of the call ends the wait, or the
 // store fails. It leaves the number of attempts in so, and in every error.
-func (w *waiting) lock(ctx context.Context, req contract.Request, so *effort) (contract.Lease, error) {
-	lease, err := w.acquire(ctx, req, so)
-	return w.concluded(ctx, req, so, lease, err)
+func (w *waiting) lock(ctx context.Context, req *contract.Request, so *effort) error {
+	return w.concluded(ctx, req, so, w.acquire(ctx, req, so))
 }
 
 // resume makes one attempt. It is not repeated, also if the connection had ended while it was idle:
 // if the first attempt took over the hold, the next one would find none.
-func (w *waiting) resume(ctx context.Context, from string, req contract.Request, so *effort) (contract.Lease, error) {
-	lease, err := w.attempt(ctx, ctx, func(l Locker, ctx context.Context, req contract.Request) (contract.Lease, error) {
-		return l.Transfer(ctx, from, req)
-	}, req, so)
-	return w.concluded(ctx, req, so, lease, err)
+func (w *waiting) resume(ctx context.Context, req *contract.Request, so *effort) error {
+	return w.concluded(ctx, req, so, w.attempt(ctx, ctx, req, so))
 }
 
-// concluded is the result of a call that ended with lease and err.
-func (w *waiting) concluded(ctx context.Context, req contract.Request, so *effort, lease contract.Lease, err error) (contract.Lease, error) {
+// concluded is the result of a call that ended with err.
+func (w *waiting) concluded(ctx context.Context, req *contract.Request, so *effort, err error) error {
 	if err == errUnderWay { //nolint:errorlint // it is not wrapped
 		err = w.unanswered(ctx, req.Key, lastAttempt, so.fault)
 	}
 	if err == nil && ctx.Err() != nil { // Client.hold looks whether the lease has ended
-		err = w.tooLate(ctx, req, &grant{lease, so.wall})
+		err = w.tooLate(ctx, req, &so.got)
 	}
 	if err != nil {
-		return contract.Lease{}, so.count(wrap("acquire", req.Key, err))
+		return so.count(wrap("acquire", req.Key, err))
 	}
-	return lease, nil
+	return nil
 }
 
-func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort) (lease contract.Lease, err error) {
+func (w *waiting) acquire(ctx context.Context, req *contract.Request, so *effort) (err error) {
 	p := so.wait
 	if p.once {
 		return w.insist(ctx, ctx, req, so)
@@ -81,29 +77,29 @@ func (w *waiting) acquire(ctx context.Context, req contract.Request, so *effort)
 	// that waits for the same owner.
 	at := place{w: w, key: req.Key, owner: req.Owner, ttl: req.TTL, outside: req.Owner != ""}
 	granted := false
-	defer func() { w.discard(ctx, at.leave(lease, granted), req) }() // also if a Backoff or a Locker panics
-	lease, err = w.wait(ctx, limit, &at, req, so)
+	defer func() { w.discard(ctx, at.leave(&so.got.Lease, granted), req) }() // also if a Backoff or a Locker panics
+	err = w.wait(ctx, limit, &at, req, so)
 	granted = err == nil
-	return lease, err
+	return err
 }
 
 // wait is the loop of attempts: the place of the call says when the next one is due, and how it is made. Only
 // insist repeats one, at once.
-func (w *waiting) wait(ctx, limit context.Context, at *place, req contract.Request, so *effort) (contract.Lease, error) {
+func (w *waiting) wait(ctx, limit context.Context, at *place, req *contract.Request, so *effort) error {
 	for {
 		now, err := at.turn(ctx, limit, so)
 		if err != nil {
-			return contract.Lease{}, err
+			return err
 		}
 		if now.lease != nil && now.lease.suits(req.TTL) && !so.wait.fresh {
-			so.hooks, so.wall = nil, now.lease.wall
-			return now.lease.Lease, nil
+			so.hooks, so.got = nil, *now.lease
+			return nil
 		}
 		w.discard(ctx, now.lease, req) // it ended before the head could take it, or is not of the length that the head asks for
 		req.Waiter, req.Joins = now.waiter, now.joins
-		lease, err := w.insist(ctx, limit, req, so)
+		err = w.insist(ctx, limit, req, so)
 		if over, last := at.answered(now.named, err, so); over {
-			return lease, last
+			return last
 		}
 		req.Token = w.lines.holder.token()
 	}

@@ -256,8 +256,8 @@ var defects = []defect{
 	}},
 	{name: "a waiter keeps its name after a time-out of the client library", strategy: "fair", fault: Pause, patch: patch{
 		"locker", "place.go",
-		"		p.w.lines.tell(p.ln, lineEvent{is: onUnknown})\n",
-		"		if !DEFECT || err == errUnderWay || isSilent(err) {\n			p.w.lines.tell(p.ln, lineEvent{is: onUnknown})\n		}\n",
+		"		p.w.lines.tell(p.ln, &lineEvent{is: onUnknown})\n",
+		"		if !DEFECT || err == errUnderWay || isSilent(err) {\n			p.w.lines.tell(p.ln, &lineEvent{is: onUnknown})\n		}\n",
 	}},
 	{name: "WithWait ends at the first error", strategy: "single", fault: Reboot, patch: patch{
 		"locker", "wait.go",

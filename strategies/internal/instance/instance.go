@@ -110,13 +110,11 @@ func (i *instance) Acquire(ctx context.Context, req contract.Request) (contract.
 	if err := req.Validate(); err != nil {
 		return contract.Lease{}, Fault("acquire", req.Key, err)
 	}
-	return i.attempt(ctx, req, Place.Put)
+	return i.attempt(ctx, &req, "")
 }
 
-// ask is one question to a Place: [Place.Put], or a move.
-type ask func(place Place, ctx context.Context, req contract.Request) (backends.Result, error)
-
-func (i *instance) attempt(ctx context.Context, req contract.Request, ask ask) (lease contract.Lease, err error) {
+// attempt stores the token of req: in the place of from, if that is not empty.
+func (i *instance) attempt(ctx context.Context, req *contract.Request, from string) (lease contract.Lease, err error) {
 	if err := ctx.Err(); err != nil {
 		return contract.Lease{}, &locker.Error{Op: "acquire", Key: req.Key, Err: err}
 	}
@@ -128,7 +126,7 @@ func (i *instance) attempt(ctx context.Context, req contract.Request, ask ask) (
 	started, res := time.Now(), backends.Result{}
 	err = errGone
 	defer func() { lease, err = i.acquired(ctx, req, started, res, err) }() // deferred in case the store panics
-	res, err = i.put(ctx, req, ask, call, started)
+	res, err = i.put(ctx, req, from, call, started)
 	if err == nil {
 		i.trips.measure(started)
 	}
@@ -137,17 +135,28 @@ func (i *instance) attempt(ctx context.Context, req contract.Request, ask ask) (
 			err = &cleanup.GhostError{Err: ghost}
 		} else if found || haunted {
 			err = errGone
-			res, err = ask(i.place, ctx, req)
+			res, err = i.ask(ctx, req, from)
 		}
 	}
 	return lease, err
 }
 
 // put sends the attempt and ends the call that Reserve began.
-func (i *instance) put(ctx context.Context, req contract.Request, ask ask, call cleanup.Call, started time.Time) (res backends.Result, err error) {
+func (i *instance) put(ctx context.Context, req *contract.Request, from string, call cleanup.Call, started time.Time) (res backends.Result, err error) {
 	err = errGone
 	defer func() { i.heard(ctx, call, started, err) }()
-	return ask(i.place, ctx, req)
+	return i.ask(ctx, req, from)
+}
+
+// ask is one question to the place.
+func (i *instance) ask(ctx context.Context, req *contract.Request, from string) (backends.Result, error) {
+	if from == "" {
+		return i.place.Put(ctx, *req)
+	}
+	if m, ok := i.place.(mover); ok {
+		return m.Move(ctx, from, *req)
+	}
+	return backends.Result{}, contract.ErrNoTransfer
 }
 
 // errGone is the error of a call that never returned: the store panicked or ended the goroutine.
@@ -171,17 +180,17 @@ const hurry = time.Second // a call whose ctx ends within this time does not sho
 
 // acquired turns the store's answer into the result of Acquire. It frees the slot of the attempt,
 // unless a cleanup needs it.
-func (i *instance) acquired(ctx context.Context, req contract.Request, started time.Time, res backends.Result, err error) (contract.Lease, error) {
-	lease, err := granted(req, started, res, err)
+func (i *instance) acquired(ctx context.Context, req *contract.Request, started time.Time, res backends.Result, err error) (contract.Lease, error) {
+	lease, err := granted(*req, started, res, err)
 	if err == nil || backends.Permanent(err) || backends.Unsent(err) || calls.IsNode(ctx) {
 		i.cleanups.Free()
 	} else {
-		e, until := i.entry(req, err), time.Now().Add(req.TTL)
+		e, until := i.entry(*req, err), time.Now().Add(req.TTL)
 		e.Done = contract.DelayDrain(ctx)
 		i.cleanups.Keep(ctx, e)
 		err = &cleanedUp{err, until}
 	}
-	return outcome(req, lease, res, err)
+	return outcome(*req, lease, res, err)
 }
 
 // granted builds the lease of an attempt. If a granted lease has ended already, the error is

@@ -20,12 +20,7 @@ func (i *instance) Transfer(ctx context.Context, from string, req contract.Reque
 	if err := req.ValidateTransfer(from); err != nil {
 		return contract.Lease{}, Fault("acquire", req.Key, err)
 	}
-	return i.attempt(ctx, req, func(place Place, ctx context.Context, req contract.Request) (backends.Result, error) {
-		if m, ok := place.(mover); ok {
-			return m.Move(ctx, from, req)
-		}
-		return backends.Result{}, contract.ErrNoTransfer
-	})
+	return i.attempt(ctx, &req, from)
 }
 
 // Move of a lock without a queue.
