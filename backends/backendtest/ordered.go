@@ -78,6 +78,31 @@ var orderedSentences = []sentence{
 			return true
 		})
 	}},
+	{"Renew leaves the queue and the reservations alone", func(x *fixture) {
+		x.inTime("another is refused", func(key string) bool {
+			two := backends.Admission{Limit: 2}
+			x.admit(key, "one", x.long, two, 1, 1)
+			x.admit(key, "before", x.long, two, 2, 0)
+			all := x.waiters(key, two, two, two)
+			x.renew(key, "one", x.long)
+			for i, e := range slices.Backward(all) {
+				if res := x.enterAs(e); res.OK || res.Position != i+1 {
+					x.Fatalf("Enter of waiter %d after a Renew = %+v; want position %d", i+1, res, i+1)
+				}
+			}
+			reserved := x.leaveFor(key, "before")
+			x.wantWoken(all[0].waiter)
+			x.renew(key, "one", x.long)
+			res := x.enterAs(all[1])
+			if !x.lasts(reserved) {
+				return false
+			}
+			if res.OK {
+				x.Fatalf("Enter beside a reservation after a Renew = %+v; want it held", res)
+			}
+			return true
+		})
+	}},
 	{"a waiter with a reservation is refused if as many hold as its limit by then", func(x *fixture) {
 		x.inTime("the waiter is refused", func(key string) bool {
 			one, two := backends.Admission{Limit: 1}, backends.Admission{Limit: 2}
@@ -123,6 +148,43 @@ var orderedSentences = []sentence{
 			}
 			return res.Position == 1
 		})
+	}},
+	{"a hold that enters by a reservation begins an epoch if there is no other hold", func(x *fixture) {
+		key := x.key("k")
+		reader, writer := reads, writes
+		reader.Numbered, writer.Numbered = true, true
+		last := x.enterNumbered(key, "before", writer)
+		for _, as := range [][]backends.Admission{{reader, reader}, {writer}} {
+			all := x.waiters(key, as...)
+			x.leave(key, "before")
+			var number uint64
+			for _, e := range all {
+				x.wantWoken(e.waiter)
+				res := x.enterAs(e)
+				if !res.OK || res.Fence <= last || number > 0 && res.Fence != number {
+					x.Fatalf("Enter of a waiter of %q after number %d = %+v; want it granted, with one number for all", e.a.Group, last, res)
+				}
+				number = res.Fence
+			}
+			for _, e := range all {
+				x.leave(key, e.value())
+			}
+			last = x.enterNumbered(key, "before", writer)
+		}
+	}},
+	{"a waiter gets the lowest slot that no other hold has", func(x *fixture) {
+		key := x.key("k")
+		x.slot(key, "one", slotted(2), 0)
+		x.slot(key, "two", slotted(2), 1)
+		all := x.waiters(key, slotted(2), slotted(2))
+		for slot, leaves := range map[int]string{1: "two", 0: "one"} {
+			x.leave(key, leaves)
+			x.wantWoken(all[0].waiter)
+			if res := x.enterAs(all[0]); !res.OK || res.Slot != slot {
+				x.Fatalf("Enter of a waiter after slot %d is free = %+v; want it granted, with this slot", slot, res)
+			}
+			all = all[1:]
+		}
 	}},
 	{"a reservation that is not taken ends, and the next waiter can have the key", func(x *fixture) {
 		key := x.key("k")

@@ -153,6 +153,21 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		},
 	},
 	{
+		bug:    "a renewal removes all positions",
+		breaks: "Renew leaves the queue and the reservations alone",
+		store:  func(m *memory.Store) backends.OrderedStore { return &clearing{Store: m} },
+	},
+	{
+		bug:    "a renewal ends the reservations",
+		breaks: "Renew leaves the queue and the reservations alone",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return &clearing{Store: m, spares: func(key string) bool {
+				state, _ := m.Inspect(background, key)
+				return state.Reserved == 0
+			}}
+		},
+	},
+	{
 		bug:    "a reservation is a hold for certain",
 		breaks: "a waiter with a reservation is refused if as many hold as its limit by then",
 		store: func(m *memory.Store) backends.OrderedStore {
@@ -195,6 +210,50 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 			return orderedDouble{Store: m, watch: func(ctx context.Context, key, waiter string, wake func()) error {
 				context.AfterFunc(ctx, func() { _, _ = m.Leave(background, key, "of "+waiter) })
 				return m.WatchQueued(ctx, key, waiter, wake)
+			}}
+		},
+	},
+	{
+		bug:    "a waiter has the number of the epoch before",
+		breaks: "a hold that enters by a reservation begins an epoch if there is no other hold",
+		store: func(m *memory.Store) backends.OrderedStore {
+			var last uint64
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, token, ttl, a)
+				if a.Waiter == "" {
+					last = res.Fence
+				} else if res.OK {
+					res.Fence = last
+				}
+				return res, err
+			}}
+		},
+	},
+	{
+		bug:    "a reservation begins an epoch",
+		breaks: "a hold that enters by a reservation begins an epoch if there is no other hold",
+		store: func(m *memory.Store) backends.OrderedStore {
+			var more uint64
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, token, ttl, a)
+				if res.OK {
+					more++
+					res.Fence += more
+				}
+				return res, err
+			}}
+		},
+	},
+	{
+		bug:    "a waiter has slot 0",
+		breaks: "a waiter gets the lowest slot that no other hold has",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				res, err := m.Enter(ctx, key, token, ttl, a)
+				if a.Waiter != "" {
+					res.Slot = 0
+				}
+				return res, err
 			}}
 		},
 	},

@@ -41,6 +41,15 @@ var positionSentences = []sentence{
 		}
 		x.wantValue(key, "before", l)
 	}},
+	{"ExpireIf leaves the queue alone", func(x *fixture) {
+		key := x.key("k")
+		x.grant(key, "before", x.long)
+		all := x.line(key, 3)
+		x.extend(key, "before", x.long)
+		for i, w := range slices.Backward(all) {
+			x.wantPosition(w, i+1)
+		}
+	}},
 	{"an attempt without a Waiter takes no position", func(x *fixture) {
 		key := x.key("k")
 		x.grant(key, "before", x.long)

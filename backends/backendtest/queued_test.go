@@ -51,6 +51,39 @@ func (d queuedDouble) WatchQueued(ctx context.Context, key, waiter string, wake 
 	return d.Store.WatchQueued(ctx, key, waiter, wake)
 }
 
+// clearing is a store that forgets all waiters when a holder renews.
+type clearing struct {
+	*memory.Store
+	spares func(key string) bool // when it does not; nil: never
+	ends   []context.CancelFunc
+}
+
+func (s *clearing) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+	ctx, end := context.WithCancel(ctx)
+	s.ends = append(s.ends, end)
+	return s.Store.WatchQueued(ctx, key, waiter, wake)
+}
+
+func (s *clearing) ExpireIf(ctx context.Context, key, value string, ttl time.Duration) (bool, error) {
+	s.forget(key)
+	return s.Store.ExpireIf(ctx, key, value, ttl)
+}
+
+func (s *clearing) Renew(ctx context.Context, key, token string, ttl time.Duration) (bool, error) {
+	s.forget(key)
+	return s.Store.Renew(ctx, key, token, ttl)
+}
+
+func (s *clearing) forget(key string) {
+	if s.spares != nil && s.spares(key) {
+		return
+	}
+	for _, end := range s.ends {
+		end()
+	}
+	time.Sleep(time.Nanosecond) // until the store has noticed the ends
+}
+
 func badQueue(f func(m *memory.Store) setNXQueuedFunc) func(*memory.Store) backends.QueuedStore {
 	return func(m *memory.Store) backends.QueuedStore { return queuedDouble{Store: m, setNXQueued: f(m)} }
 }
@@ -119,6 +152,11 @@ var positionDoubles = []broken[backends.QueuedStore]{
 				return right
 			})(m)
 		},
+	},
+	{
+		bug:    "a renewal removes all positions",
+		breaks: "ExpireIf leaves the queue alone",
+		store:  func(m *memory.Store) backends.QueuedStore { return &clearing{Store: m} },
 	},
 	{
 		bug:    "no waiter has a position",
