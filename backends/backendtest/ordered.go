@@ -38,22 +38,40 @@ var orderedSentences = []sentence{
 		}
 	}},
 	{"Leave wakes the waiters from the head of the queue on that fit together, and no other", func(x *fixture) {
-		x.inTime("two readers enter", func(key string) bool {
+		x.inTime("three readers enter", func(key string) bool {
 			x.admit(key, "before", x.long, writes, 1, 0)
-			all := x.waiters(key, reads, reads, writes, reads)
+			all := x.waiters(key, reads, reads, reads, writes, reads)
 			reserved := x.leaveFor(key, "before")
-			x.wantWoken(all[0].waiter)
-			x.wantWoken(all[1].waiter)
-			first, second := x.enterAs(all[0]), x.enterAs(all[1])
-			third, fourth := x.enterAs(all[2]), x.enterAs(all[3])
+			var got []bool
+			for i, e := range all {
+				if i < 3 {
+					x.wantWoken(e.waiter)
+				}
+				got = append(got, x.enterAs(e).OK)
+			}
 			if !x.lasts(reserved) {
 				return false
 			}
-			if !first.OK || !second.OK || third.OK || fourth.OK {
-				x.Fatalf("a reader, a reader, a writer and a reader: %+v, %+v, %+v, %+v; want the first two granted", first, second, third, fourth)
+			if !slices.Equal(got, []bool{true, true, true, false, false}) {
+				x.Fatalf("three readers, a writer and a reader: %v; want the first three granted", got)
 			}
 			return true
 		})
+	}},
+	{"the Leave of the last of two readers wakes a writer at the head", func(x *fixture) {
+		key := x.key("k")
+		x.admit(key, "one", x.long, reads, 1, -1)
+		x.admit(key, "two", x.long, reads, 2, -1)
+		writer := x.waiters(key, writes)[0]
+		x.leave(key, "one")
+		if res := x.enterAs(writer); res.OK || res.Holds != 1 {
+			x.Fatalf("Enter of a writer beside a reader = %+v; want it held by 1", res)
+		}
+		x.leave(key, "two")
+		x.wantWoken(writer.waiter)
+		if res := x.enterAs(writer); !res.OK {
+			x.Fatalf("Enter of the writer that was woken = %+v; want it granted", res)
+		}
 	}},
 	{"a reservation keeps others out, and is in no Holds or Room", func(x *fixture) {
 		x.inTime("another is refused", func(key string) bool {
@@ -309,17 +327,23 @@ var orderedSentences = []sentence{
 		}
 	}},
 	{"in order, a call is refused behind a waiter that does not fit; otherwise it enters", func(x *fixture) {
-		key := x.key("k")
-		x.admit(key, "reader", x.long, reads, 1, -1)
-		x.waiters(key, writes)
-		late := x.waiters(key, reads)[0]
-		if res := x.enterAs(late); res.OK || res.Position != 2 {
-			x.Fatalf("Enter of a reader behind a writer = %+v; want it held, at position 2", res)
+		for name, a := range map[string]backends.Admission{"readers": reads, "four": {Group: "write", Limit: 4, Turn: backends.Turn{InOrder: true}}} {
+			key := x.key(name)
+			x.admit(key, "one", x.long, a, 1, a.Room(1))
+			x.admit(key, "two", x.long, a, 2, a.Room(2))
+			x.waiters(key, writes)
+			late := x.waiters(key, a, a)
+			for i, e := range late {
+				if res := x.enterAs(e); res.OK || res.Position != i+2 {
+					x.Fatalf("second Enter of a waiter behind a writer (%s) = %+v; want it held, at position %d", name, res, i+2)
+				}
+			}
+			if res, err := x.shared.Enter(x.Context(), key, "mine", x.long, a); err != nil || res.OK {
+				x.Fatalf("Enter without a waiter, in order (%s) = %+v, %v; want it held", name, res, err)
+			}
+			a.InOrder = false
+			x.admit(key, "joins", x.long, a, 3, a.Room(3))
 		}
-		if res, err := x.shared.Enter(x.Context(), key, "mine", x.long, reads); err != nil || res.OK {
-			x.Fatalf("Enter without a waiter, in order = %+v, %v; want it held", res, err)
-		}
-		x.admit(key, "joins", x.long, backends.Admission{Group: "read"}, 2, -1)
 	}},
 	{"a hold that is there is granted again in order, whoever waits", func(x *fixture) {
 		key := x.key("k")

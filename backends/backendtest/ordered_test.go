@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,21 +62,22 @@ func entering(change func(a *backends.Admission)) func(*memory.Store) backends.O
 	}
 }
 
-// wakesOne passes on no more than one wake of each Leave.
-type wakesOne struct {
+// wakesSome passes on no more than most wakes of each Leave.
+type wakesSome struct {
 	*memory.Store
+	most int
 	mu   sync.Mutex
 	left int // wakes that are passed on; negative: any number
 }
 
-func (s *wakesOne) Leave(ctx context.Context, key, token string) (bool, error) {
+func (s *wakesSome) Leave(ctx context.Context, key, token string) (bool, error) {
 	s.mu.Lock()
-	s.left = 1
+	s.left = s.most
 	s.mu.Unlock()
 	return s.Store.Leave(ctx, key, token)
 }
 
-func (s *wakesOne) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
+func (s *wakesSome) WatchQueued(ctx context.Context, key, waiter string, wake func()) error {
 	return s.Store.WatchQueued(ctx, key, waiter, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -122,7 +124,31 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 	{
 		bug:    "Leave wakes one waiter",
 		breaks: "Leave wakes the waiters from the head of the queue on that fit together, and no other",
-		store:  func(m *memory.Store) backends.OrderedStore { return &wakesOne{Store: m} },
+		store:  func(m *memory.Store) backends.OrderedStore { return &wakesSome{Store: m, most: 1} },
+	},
+	{
+		bug:    "Leave wakes two waiters",
+		breaks: "Leave wakes the waiters from the head of the queue on that fit together, and no other",
+		store:  func(m *memory.Store) backends.OrderedStore { return &wakesSome{Store: m, most: 2} },
+	},
+	{
+		bug:    "a Leave after another wakes nobody",
+		breaks: "the Leave of the last of two readers wakes a writer at the head",
+		store: func(m *memory.Store) backends.OrderedStore {
+			var leaves atomic.Int64
+			return orderedDouble{Store: m,
+				leave: func(ctx context.Context, key, token string) (bool, error) {
+					leaves.Add(1)
+					return m.Leave(ctx, key, token)
+				},
+				watch: func(ctx context.Context, key, waiter string, wake func()) error {
+					return m.WatchQueued(ctx, key, waiter, func() {
+						if leaves.Load() < 2 {
+							wake()
+						}
+					})
+				}}
+		},
 	},
 	{
 		bug:    "readers and writers are of one group",
@@ -306,6 +332,33 @@ var orderedDoubles = []broken[backends.OrderedStore]{
 		bug:    "there is no order",
 		breaks: "in order, a call is refused behind a waiter that does not fit; otherwise it enters",
 		store:  entering(func(a *backends.Admission) { a.InOrder = false }),
+	},
+	{
+		bug:    "a waiter overtakes at its second attempt",
+		breaks: "in order, a call is refused behind a waiter that does not fit; otherwise it enters",
+		store: func(m *memory.Store) backends.OrderedStore {
+			asked := map[string]bool{}
+			return entering(func(a *backends.Admission) {
+				a.InOrder = a.InOrder && !(asked[a.Waiter] && a.Waiter != "")
+				asked[a.Waiter] = true
+			})(m)
+		},
+	},
+	{
+		bug:    "two holds let any call in",
+		breaks: "in order, a call is refused behind a waiter that does not fit; otherwise it enters",
+		store: func(m *memory.Store) backends.OrderedStore {
+			return orderedDouble{Store: m, enter: func(ctx context.Context, key, token string, ttl time.Duration, a backends.Admission) (backends.Result, error) {
+				state, err := m.Inspect(ctx, key)
+				a.InOrder = a.InOrder && err == nil && (state.Holding < 2 || a.Waiter != "")
+				return m.Enter(ctx, key, token, ttl, a)
+			}}
+		},
+	},
+	{
+		bug:    "a limit above 1 knows no order",
+		breaks: "in order, a call is refused behind a waiter that does not fit; otherwise it enters",
+		store:  entering(func(a *backends.Admission) { a.InOrder = a.InOrder && a.Limit <= 1 }),
 	},
 	{
 		bug:    "every call is in order",
