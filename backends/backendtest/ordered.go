@@ -42,11 +42,11 @@ var orderedSentences = []sentence{
 			x.admit(key, "before", x.long, writes, 1, 0)
 			all := x.waiters(key, reads, reads, reads, writes, reads)
 			reserved := x.leaveFor(key, "before")
+			for _, e := range all[:3] {
+				x.wantWoken(e.waiter)
+			}
 			var got []bool
-			for i, e := range all {
-				if i < 3 {
-					x.wantWoken(e.waiter)
-				}
+			for _, e := range all {
 				got = append(got, x.enterAs(e).OK)
 			}
 			if !x.lasts(reserved) {
