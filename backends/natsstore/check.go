@@ -58,7 +58,10 @@ func (s *Store) Check(ctx context.Context) (r Report, err error) {
 	before := time.Now()
 	info, err := s.info(ctx)
 	r.RoundTrip = time.Since(before)
-	r.Version = s.conn.ConnectedServerVersion()
+	version := make(chan string, 1)
+	if soon(ctx, func() { version <- s.conn.ConnectedServerVersion() }) {
+		r.Version = <-version
+	}
 	if tooOld(r.Version) {
 		r.find(ProblemVersion, true, "it knows no TTL of a message, so a lock would never end: use 2.11 or later", "the server is NATS %s", r.Version)
 	}

@@ -302,6 +302,15 @@ func notDone(err error) error {
 // at names the server in an error that is none of the server or the connection.
 func (w way) at(err error) error { return fmt.Errorf("nats %s: %w", endpoint(w.conn), err) }
 
+// stuck is the error of a request that has had no answer at the end of its ctx, or of its limit, and whose
+// connection does not tell anything.
+func (s *Store) stuck(ctx context.Context, subject string) error {
+	if err := ctx.Err(); err != nil {
+		return &overdue{error: s.at(fmt.Errorf("the connection takes no more bytes: %w", err))}
+	}
+	return &Error{Server: s.Endpoint(), Err: fmt.Errorf("the connection takes no more bytes: no answer to %s within %v", subject, requestLimit)}
+}
+
 func (s *Store) at(err error) error { return fmt.Errorf("nats %s: %w", s.Endpoint(), err) }
 
 // over is the error of a call whose ctx has ended before anything was done.

@@ -3,12 +3,16 @@ package natsstore
 import (
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // grants are the messages that this store has written and that may still be there. A release or
 // renewal with a known sequence is one round trip instead of two. The server compares the sequence,
 // so an entry that is out of date only costs the second round trip.
 type grants struct {
+	remade chan nats.Status // has an event when the connection was made again
+
 	mu      sync.Mutex
 	all     map[grant]remembered
 	sweepAt int
@@ -50,10 +54,25 @@ func (g *grants) clear() {
 	clear(g.all)
 }
 
+// forget clears all if the connection was made again: a server that forgot its last messages in a power
+// cut gives their sequences again, to other keys. The client library has told it before it sends anything
+// over the new one.
+func (g *grants) forget() {
+	for {
+		select {
+		case <-g.remade:
+			clear(g.all)
+		default:
+			return
+		}
+	}
+}
+
 // get returns nil if the store does not know.
 func (g *grants) get(key, value string) *entry {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forget()
 	r, ok := g.all[grant{key, value}]
 	if !ok {
 		return nil
@@ -65,6 +84,7 @@ func (g *grants) get(key, value string) *entry {
 func (g *grants) take(key, value string) *entry {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forget()
 	r, ok := g.all[grant{key, value}]
 	if !ok {
 		return nil

@@ -84,23 +84,71 @@ func (s *Store) wakeUp(ctx context.Context) error {
 	case <-ctx.Done():
 		return s.over(ctx)
 	}
-	if !s.rests.long() || s.conn.Status() != nats.CONNECTED { // the request says that it has no connection
+	if !s.rests.long() {
 		return nil
 	}
-	heard, before := s.rests.request(), s.conn.Stats().InMsgs
+	before, connected := s.received(ctx)
+	switch {
+	case before < 0 && ctx.Err() != nil:
+		return s.over(ctx)
+	case before < 0:
+		s.late()
+		return nil
+	case !connected: // the request says that it has no connection
+		return nil
+	}
+	heard := s.rests.request()
 	late, err := ping(ctx, s.conn)
 	switch {
 	case err == nil:
 		heard()
 	case ctx.Err() != nil:
 		return s.over(ctx)
-	case !late || s.conn.Stats().InMsgs != before:
-	case s.mayConnectAgain() && s.rests.quiet():
-		s.connectAgain(ctx)
-	default:
-		s.late()
+	case late:
+		now, _ := s.received(ctx)
+		switch {
+		case now == before && s.mayConnectAgain() && s.rests.quiet():
+			s.connectAgain(ctx)
+		case now == before || now < 0:
+			s.late()
+		}
 	}
 	return nil
+}
+
+// received counts the messages that have come over the connection. It is negative if the connection does
+// not tell.
+func (s *Store) received(ctx context.Context) (n int64, connected bool) {
+	type state struct {
+		n         int64
+		connected bool
+	}
+	told := make(chan state, 1)
+	if !soon(ctx, func() { told <- state{int64(s.conn.Stats().InMsgs), s.conn.Status() == nats.CONNECTED} }) {
+		return -1, false
+	}
+	now := <-told
+	return now.n, now.connected
+}
+
+// soon runs what asks a connection for anything. That waits until it takes more bytes, for up to a minute
+// (nats.FlusherTimeout). It is false after a second, or when ctx has ended: then do goes on alone.
+func soon(ctx context.Context, do func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	for range testSteps {
+		select {
+		case <-done:
+			return true
+		case <-ctx.Done():
+			return false
+		case <-time.After(testStep):
+		}
+	}
+	return false
 }
 
 // ping waits for the answer to a PING. It counts steps instead of the time: a process that stood
@@ -134,16 +182,24 @@ func (s *Store) mayConnectAgain() bool {
 func (s *Store) connectAgain(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	made := s.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
-	defer s.conn.RemoveStatusListener(made)
-	if s.conn.ForceReconnect() != nil {
-		return
-	}
-	select {
-	case status := <-made:
-		if status == nats.CONNECTED {
-			s.rests.request()()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		made := s.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
+		defer s.conn.RemoveStatusListener(made)
+		if s.conn.ForceReconnect() != nil {
+			return
 		}
+		select {
+		case status := <-made:
+			if status == nats.CONNECTED {
+				s.rests.request()()
+			}
+		case <-limited.Done():
+		}
+	}()
+	select {
+	case <-ended:
 	case <-limited.Done():
 	}
 }

@@ -155,7 +155,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 		case e.Now:
 			deleted, err := s.remove(ctx, found.seq)
 			if deleted {
-				_ = s.best().Publish(s.wakes(key), nil) // waiters poll as well
+				s.wake(ctx, key)
 			}
 			if deleted || err != nil {
 				return deleted, err

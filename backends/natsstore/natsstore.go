@@ -63,8 +63,8 @@ package natsstore
 
 import (
 	"context"
+	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockstep-go/lockstep/backends"
@@ -124,9 +124,9 @@ type Store struct {
 	conn   *nats.Conn
 	config config
 	grants grants
-	made   atomic.Uint64 // how often the connection was made again, when the grants were last used
 	rests  rests
 	first  *first
+	place  place
 }
 
 var (
@@ -166,9 +166,13 @@ func New(conn *nats.Conn, opts ...Option) *Store {
 	switch {
 	case conn == nil:
 		s.config.invalid = backends.Invalid("the *nats.Conn is nil")
+		return s
 	case conn.Opts.NoEcho:
 		s.config.invalid = backends.Invalid("the *nats.Conn has nats.NoEcho, so a release would wake no waiter of this program: give the store a connection without it")
 	}
+	s.grants.remade = conn.StatusChanged(nats.CONNECTED)
+	runtime.AddCleanup(s, func(remade chan nats.Status) { go conn.RemoveStatusListener(remade) }, s.grants.remade)
+	s.place.last = strings.Join(addresses(conn), ", ")
 	return s
 }
 
@@ -341,7 +345,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 			return false, err
 		}
 		if deleted {
-			_ = s.best().Publish(s.wakes(key), nil) // waiters poll as well
+			s.wake(ctx, key)
 			return true, nil
 		}
 		found = nil // it has another sequence now, or is gone
@@ -354,7 +358,11 @@ func (s *Store) Endpoint() string {
 	if s.conn == nil {
 		return ""
 	}
-	return endpoint(s.best())
+	d, _ := s.first.doubted()
+	if c := d.usable(); c != nil {
+		return c.addr
+	}
+	return s.place.of(s.conn)
 }
 
 // OneServer implements [backends.OneServer]: one stream has all keys, and one leader.
@@ -387,12 +395,6 @@ func (s *Store) ready(ctx context.Context, key string) error {
 		return s.config.invalid
 	case len(s.wakes(key)) > maxSubject:
 		return backends.Invalidf("a key of %d bytes makes a subject of over %d bytes: use a shorter key", len(key), maxSubject)
-	}
-	if s.best() == s.conn {
-		// A server that forgot its last messages in a power cut gives their sequences again, to other keys.
-		if n := s.conn.Stats().Reconnects; s.made.Swap(n) != n {
-			s.grants.clear()
-		}
 	}
 	return s.over(ctx)
 }

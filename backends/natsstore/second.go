@@ -26,15 +26,17 @@ const (
 type first struct {
 	opts    nats.Options  // of the second connection, without its servers
 	opening chan struct{} // full while a second connection is being opened
+	stuck   atomic.Int64  // requests that were left, while the client library did not return from them
 
 	mu      sync.Mutex
 	doubt   *doubt        // nil: it answers
 	changed chan struct{} // closed when requests go over another connection
 }
 
-// A doubt is whether the first connection still answers. It ends with an answer: then all that was sent before
-// has arrived. Or the connection is given up: then a server or proxy that stands still may have what was sent,
-// and a grant that it carries out later holds the key for its TTL, although nobody has the lock.
+// A doubt is whether the first connection still answers. It ends with an answer: then all that was sent
+// before has arrived. Or the connection is given up: then a server or proxy that stands still may have
+// what was sent, and a grant that it carries out later holds the key for its TTL, although nobody has the
+// lock.
 type doubt struct {
 	from    time.Time       // from then on, requests wait until it is settled
 	settled chan struct{}   // closed when it is known whether there is a second connection
@@ -45,9 +47,12 @@ type doubt struct {
 	second  atomic.Pointer[spare]
 }
 
+const maxStuck = 1000 // further requests fail at once
+
 // A spare is a second connection, or one that takes its place.
 type spare struct {
 	conn     *nats.Conn
+	addr     string
 	closed   <-chan struct{}
 	over     context.Context // ends with the connection; what was sent over it may still arrive: see doubt
 	end      context.CancelFunc
@@ -55,8 +60,8 @@ type spare struct {
 }
 
 // newFirst copies the options of the connection, without the handlers of the application. If a PING had no
-// answer, the client library would close the second connection, and the requests on it would fail. So the store
-// sends the PINGs: see watch.
+// answer, the client library would close the second connection, and the requests on it would fail. So the
+// store sends the PINGs: see watch.
 func newFirst(conn *nats.Conn) *first {
 	f := &first{opening: make(chan struct{}, 1), changed: make(chan struct{})}
 	if conn == nil {
@@ -209,6 +214,24 @@ func (s *Store) left(err error, began time.Time) error {
 	return onTheWay{err, d.after}
 }
 
+// leave is left for a request whose connection takes no more bytes. It may still be sent, and arrives
+// before an answer to what is sent after it.
+func (s *Store) leave(err error, w way, began time.Time, ended <-chan struct{}) error {
+	if !w.isFirst {
+		return onTheWay{err, w.over}
+	}
+	_ = s.left(err, began)
+	over, end := context.WithCancel(context.Background())
+	s.first.stuck.Add(1)
+	go func() {
+		<-ended
+		s.first.stuck.Add(-1)
+		s.answers()
+		end()
+	}()
+	return onTheWay{err, over}
+}
+
 // onTheWay is the error of a request that may still arrive over its connection.
 type onTheWay struct {
 	error
@@ -268,7 +291,8 @@ func (s *Store) switched(do func()) {
 	f.changed = make(chan struct{})
 }
 
-// answers waits until all that was sent over the first connection has arrived, or that connection was given up.
+// answers waits until all that was sent over the first connection has arrived, or that connection was
+// given up.
 func (s *Store) answers() {
 	changed := s.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer s.conn.RemoveStatusListener(changed)
@@ -341,7 +365,8 @@ func (s *Store) cover(answered context.Context, d *doubt, servers <-chan []strin
 			if isSilent && (next != nil || heard) {
 				continue
 			}
-			// It has ended; or it is silent and the dial failed, and it makes room, as at a limit of connections.
+			// It has ended; or it is silent and the dial failed, and it makes room, as at a limit of
+			// connections.
 			s.switched(func() { d.second.Store(nil) })
 			go c.close()
 			c, before = nil, c
@@ -404,7 +429,7 @@ func (s *Store) dial(answered context.Context, opts nats.Options) *spare {
 		opts.ClosedCB = func(*nats.Conn) { close(closed) }
 		var c *spare
 		if conn, err := opts.Connect(); err == nil {
-			c = &spare{conn: conn, closed: closed}
+			c = &spare{conn: conn, addr: endpoint(conn), closed: closed}
 			c.over, c.end = context.WithCancel(context.Background())
 		}
 		select {

@@ -3,6 +3,7 @@ package natsstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -193,22 +194,34 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 		return err
 	}
 	defer w.end()
-	// A message for a connection that is down would be kept, and sent when the ctx has long ended.
-	if status := w.conn.Status(); status != nats.CONNECTED {
-		return w.notConnected(status)
-	}
 	limited, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	before, began, heard := w.moment(), time.Now(), func() {}
+	began, heard := time.Now(), func() {}
 	if w.isFirst {
 		heard = s.rests.request()
 		defer time.AfterFunc(silence, s.late).Stop()
 	}
-	got, err := w.conn.RequestMsgWithContext(limited, m)
+	if w.isFirst && s.first.stuck.Load() >= maxStuck {
+		return &Error{Server: s.Endpoint(), Err: errors.New("the connection takes no more bytes"), class: unsent}
+	}
+	var got *nats.Msg
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		got, err = w.send(ctx, limited, m)
+	}()
+	select {
+	case <-ended:
+	case <-limited.Done():
+		select {
+		case <-ended:
+		case <-time.After(grace):
+			return s.leave(s.stuck(ctx, m.Subject), w, began, ended)
+		}
+	}
 	if err != nil {
-		err = w.explain(ctx, m.Subject, before, err)
 		switch {
-		case limited.Err() == nil || backends.Permanent(err):
+		case limited.Err() == nil || backends.Permanent(err) || backends.Unsent(err):
 			return err
 		case w.isFirst:
 			return s.left(err, began)
@@ -223,4 +236,19 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 		return w.told(told)
 	}
 	return nil
+}
+
+// send sends a message over a connection, and waits for the answer. If the connection takes no more bytes,
+// it may wait for longer than limited.
+func (w way) send(ctx, limited context.Context, m *nats.Msg) (*nats.Msg, error) {
+	// A message for a connection that is down would be kept, and sent when the ctx has long ended.
+	if status := w.conn.Status(); status != nats.CONNECTED {
+		return nil, w.notConnected(status)
+	}
+	before := w.moment()
+	got, err := w.conn.RequestMsgWithContext(limited, m)
+	if err != nil {
+		return nil, w.explain(ctx, m.Subject, before, err)
+	}
+	return got, nil
 }
