@@ -46,9 +46,9 @@ func (w *waiting) attempt(ctx, limit context.Context, req *contract.Request, so 
 // ask is one question to the Locker. from is the token of a ticket; empty: none.
 func (w *waiting) ask(ctx context.Context, from string, req *contract.Request) (contract.Lease, error) {
 	if from != "" {
-		return w.Locker.Transfer(ctx, from, *req)
+		return w.Transfer(ctx, from, *req)
 	}
-	return w.Locker.Acquire(ctx, *req)
+	return w.Acquire(ctx, *req)
 }
 
 // asked is attempt with a lease that may have ended.
