@@ -147,10 +147,10 @@ const serverOfMySQL = "(UUID_SHORT() >> 24)"
 // are held.
 func MySQLSchema() string { return script("mysql", "schema") }
 
-// InstallMySQL runs [MySQLSchema], or changes the table of an older version. Programs may call it
-// at every start, several at once, also while locks are held. It refuses to replace what a newer
-// program has installed. The user needs the rights to create and alter a table. Afterwards SELECT,
-// INSERT, UPDATE and DELETE on that table are enough.
+// InstallMySQL runs [MySQLSchema] in the database that the DSN of db names, or changes the table of an older
+// version there. Programs may call it at every start, several at once, also while locks are held. It refuses
+// to replace what a newer program has installed. The user needs the rights to create and alter a table.
+// Afterwards SELECT, INSERT, UPDATE and DELETE on that table are enough.
 func InstallMySQL(ctx context.Context, db *sql.DB) error {
 	return installing(ctx, db, mysqlName, mysqlError, func(ctx context.Context) error {
 		conn, err := db.Conn(ctx)
@@ -159,8 +159,9 @@ func InstallMySQL(ctx context.Context, db *sql.DB) error {
 		}
 		defer func() { _ = conn.Close() }()
 		var locked sql.NullInt64
-		const wait = "SELECT GET_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)), ?)"
-		if err := conn.QueryRowContext(ctx, wait, secondsToWait(ctx)).Scan(&locked); err != nil {
+		in := homeOf(db)
+		const name = "CONCAT('lockstep ', LEFT(SHA2(COALESCE(?, DATABASE()), 256), 40))"
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+name+", ?)", in.name.Load(), secondsToWait(ctx)).Scan(&locked); err != nil {
 			return err
 		}
 		if locked.Int64 != 1 {
@@ -169,9 +170,9 @@ func InstallMySQL(ctx context.Context, db *sql.DB) error {
 		defer func() {
 			ctx, cancel := undo(ctx)
 			defer cancel()
-			_, _ = conn.ExecContext(ctx, "DO RELEASE_LOCK(CONCAT('lockstep ', LEFT(SHA2(DATABASE(), 256), 40)))")
+			_, _ = conn.ExecContext(ctx, "DO RELEASE_LOCK("+name+")", in.name.Load())
 		}()
-		return migrateMySQL(ctx, conn)
+		return migrateMySQL(ctx, conn, in)
 	})
 }
 
@@ -187,11 +188,11 @@ func secondsToWait(ctx context.Context) int {
 
 // migrateMySQL makes or changes the table. A change waits for transactions that use the table, and
 // all calls wait behind it, so it gives up soon.
-func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, MySQLSchema()); err != nil {
+func migrateMySQL(ctx context.Context, conn *sql.Conn, in *home) error {
+	if _, err := conn.ExecContext(ctx, in.names(MySQLSchema())); err != nil {
 		return err
 	}
-	there, err := partsOfMySQL(ctx, conn, nil)
+	there, err := partsOfMySQL(ctx, conn, in.name.Load())
 	if err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func migrateMySQL(ctx context.Context, conn *sql.Conn) error {
 		defer cancel()
 		_, _ = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", limit))
 	}()
-	_, err = conn.ExecContext(ctx, "ALTER TABLE lockstep_lock "+strings.Join(changes, ", "))
+	_, err = conn.ExecContext(ctx, in.names("ALTER TABLE lockstep_lock ")+strings.Join(changes, ", "))
 	return err
 }
 

@@ -227,6 +227,34 @@ func TestASweepOverConnectionsThatDoNotCommitLocksNoRow(t *testing.T) {
 	}
 }
 
+// The store uses the table in the database of the DSN, so Install makes or changes that one, and no other.
+func TestAnInstallOverASessionThatHasLeftItsDatabaseMakesTheTableOfTheDSN(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) database{
+		"no table":       func(t *testing.T) database { return mariadb.dial(t, mariadb.dsn(t)) },
+		"an older table": func(t *testing.T) database { return older(t, mariadb) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t)
+			db.SetMaxOpenConns(1)
+			outside{t, db}.exec("CREATE DATABASE `left for`")
+			outside{t, db}.exec("USE `left for`")
+			if err := mariadb.install(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			var tables int
+			err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'left for'").Scan(&tables)
+			if err != nil || tables > 0 {
+				t.Errorf("%d tables in the database of the session, %v; want none", tables, err)
+			}
+			mustSet(t, db.store(), "k", "token", time.Hour)
+			if r, err := db.store().Check(t.Context()); err != nil || r.Err(sqlstore.ProblemPersistence) != nil {
+				t.Errorf("Check = %v, %v", r, err)
+			}
+		})
+	}
+}
+
 // A session may find another table by the name of ours. It must not give a lock a second time.
 func TestASessionWithAnotherTableOfTheSameNameLocksInNone(t *testing.T) {
 	type opener func(t *testing.T) (database, string)
