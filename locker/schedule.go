@@ -202,7 +202,7 @@ func (s *scheduler) fill(now time.Time) (renew []*renewal) {
 		}
 		s.mu.Lock()
 		s.inHand--
-		if r := s.putBack(&l, now, maxInFlight); r != nil {
+		if r := s.putBack(&l, now, true); r != nil {
 			renew = append(renew, r)
 		}
 	}
@@ -242,7 +242,7 @@ func (s *scheduler) tick() {
 		s.mu.Lock()
 		now = time.Now()
 		for i := range s.looks {
-			if r := s.putBack(&s.looks[i], now, maxInFlight-drawn); r != nil {
+			if r := s.putBack(&s.looks[i], now, false); r != nil {
 				renew = append(renew, r)
 			}
 		}
@@ -361,8 +361,13 @@ func (s *scheduler) take(now time.Time) {
 	}
 }
 
-// putBack sets the time of the next look, and makes a renewal if it is due and has room among that many.
-func (s *scheduler) putBack(l *look, now time.Time, most int) *renewal {
+// putBack sets the time of the next look, and makes a renewal if it is due and has room. Those that were
+// overdue go first.
+func (s *scheduler) putBack(l *look, now time.Time, wasOverdue bool) *renewal {
+	most, first := maxInFlight, true
+	if !wasOverdue {
+		most, first = maxInFlight-drawn, len(s.overdue.items) == 0
+	}
 	e := l.task.scheduled()
 	changed := e.changed
 	e.changed = false
@@ -375,7 +380,7 @@ func (s *scheduler) putBack(l *look, now time.Time, most int) *renewal {
 		s.put(e, &s.due, l.task.firstLook(now))
 	case l.what == actRenew && l.hung && s.inFlight >= maxHung:
 		s.put(e, &s.due, l.due)
-	case l.what == actRenew && s.room(now, most):
+	case l.what == actRenew && first && s.room(now, most):
 		s.put(e, &s.due, l.due)
 		r := &renewal{task: l.task, began: now}
 		if s.inFlight >= maxInFlight {

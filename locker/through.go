@@ -60,6 +60,9 @@ func (b behind) Transfer(ctx context.Context, from string, req contract.Request)
 	if err != nil {
 		return contract.Lease{}, &Error{Op: "acquire", Key: req.Key, Err: err}
 	}
+	if err := req.ValidateTransfer(from); err != nil { // without a token it would be an Acquire
+		return contract.Lease{}, err
+	}
 	so.from = from
 	if err = b.resume(ctx, &req, &so); err != nil {
 		return contract.Lease{}, err

@@ -536,3 +536,24 @@ func TestTransferReturnsItsTicketAlthoughItsCtxEndsMeanwhile(t *testing.T) {
 		mustUnlock(t, next)
 	})
 }
+
+// emptied is middleware that loses the token of the hold to take over.
+type emptied struct{ locker.Locker }
+
+func (e emptied) Transfer(ctx context.Context, _ string, req contract.Request) (contract.Lease, error) {
+	return e.Locker.Transfer(ctx, "", req)
+}
+
+func TestATransferThatMiddlewareRobsOfItsTokenIsNoAcquire(t *testing.T) {
+	bubble(t, func(t *testing.T, s *spy, c *locker.Client) {
+		ticket, err := mustLock(t, c, "key").Transfer(t.Context(), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		through := locker.New(s, locker.WithMiddleware(func(next locker.Locker) locker.Locker { return emptied{next} }))
+		time.Sleep(20 * time.Second) // the key is free
+		if l, err := through.Resume(t.Context(), ticket); err == nil {
+			t.Errorf("Resume has taken a lock %s that nobody gave it", l.Key())
+		}
+	})
+}

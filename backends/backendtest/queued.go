@@ -485,7 +485,13 @@ var queuedGoneSentences = []sentence{
 		l := x.take(all[0])
 		leaveQueue(x.Bubble, all[0].leave)
 		all[1].leave()
-		x.eventually("the store notices the ends", life{latest: time.Now()}, func() bool { return x.ask(all[2], false).Position == 1 })
+		x.eventually("the store notices the ends", life{latest: time.Now()}, func() bool {
+			res := x.ask(all[2], false)
+			if res.OK {
+				x.Fatalf("%s was granted beside the value of the waiter whose watch ended", key)
+			}
+			return res.Position == 1
+		})
 		x.wantValue(key, all[0].value(), l)
 	}},
 	{"a release skips a waiter whose watch has ended", func(x *fixture) {

@@ -149,15 +149,15 @@ var (
 // that was restored.
 const maxGone = 2 * maxSpares
 
-// isLeaseGone tells that a lease has ended, so that the call reads anew what is there. It is false, and the
-// error stands, if that was so too often: the end of a lease deletes its key, unless the data is damaged.
-func isLeaseGone(ctx context.Context, err error) bool {
+// goesOnAfterEnd tells that a lease has ended, so that the call reads anew what is there, and counts that. It is
+// false, and the error stands, if that was so too often: the end of a lease deletes its key, unless the data is damaged.
+func goesOnAfterEnd(ctx context.Context, err error) bool {
 	return err != nil && errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) && traceOf(ctx).goOn()
 }
 
 // ignoreGone is err, unless it says that a lease has ended.
 func ignoreGone(ctx context.Context, err error) error {
-	if isLeaseGone(ctx, err) {
+	if goesOnAfterEnd(ctx, err) {
 		return nil
 	}
 	return err

@@ -289,7 +289,7 @@ func (s *Store) wakeUp(ctx context.Context) (paused bool) {
 		return false
 	}
 	select {
-	case <-s.ways.ask(ctx, wakeLimit): // what is wrong, the next call finds
+	case <-s.ways.ask(withTrace(ctx), wakeLimit): // what is wrong, the next call finds
 		s.uses.note()
 	case <-ctx.Done():
 	}
@@ -353,7 +353,7 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	enough, err := s.renew(ctx, lease, seconds)
 	move := s.moves.of(at) // not before the renewal: a lease that is granted later ends later
 	switch {
-	case isLeaseGone(ctx, err):
+	case goesOnAfterEnd(ctx, err):
 		now, err = s.get(ctx, key)
 		return false, now, err
 	case err != nil:
@@ -376,7 +376,7 @@ func (s *Store) keep(ctx context.Context, key string, found, next state, seconds
 	r, err := s.txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(at), "=", found.lock.ModRevision)).Then(puts...).Else(getOp(at)).Commit()
 	switch {
-	case isLeaseGone(ctx, err):
+	case goesOnAfterEnd(ctx, err):
 		now, err = s.get(ctx, key)
 		return false, now, err
 	case err != nil:

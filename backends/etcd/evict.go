@@ -73,7 +73,7 @@ func (s *Store) evictHold(ctx context.Context, key, seen string, e backends.Evic
 		}
 		r, err := s.txn(ctx).If(clientv3.Compare(clientv3.ModRevision(h.key), "=", h.kv.ModRevision)).Then(do...).Commit()
 		switch {
-		case isLeaseGone(ctx, err): // it ended on the way
+		case goesOnAfterEnd(ctx, err): // it ended on the way
 		case err != nil:
 			return false, s.explain(ctx, err)
 		case r.Succeeded:

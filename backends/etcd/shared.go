@@ -347,7 +347,7 @@ func (s *Store) move(ctx context.Context, key string, old hold, token string, se
 	r, err := s.txn(ctx).If(conditions...).
 		Then(clientv3.OpDelete(old.key), clientv3.OpPut(next.key, next.value(), clientv3.WithLease(lease)), countOp(at)).Commit()
 	switch {
-	case isLeaseGone(ctx, err):
+	case goesOnAfterEnd(ctx, err):
 		return backends.Result{}, nil
 	case err != nil:
 		return backends.Result{}, err

@@ -54,7 +54,7 @@ func (s *Store) grant(ctx context.Context, seconds int64, key string, store func
 			renewed.drop()
 		}
 		switch {
-		case isLeaseGone(ctx, err): // it ended on the way
+		case goesOnAfterEnd(ctx, err): // it ended on the way
 			continue
 		case err != nil: // the lease is not used again: the request may still arrive
 			return nil, s.explain(ctx, err)
@@ -75,7 +75,7 @@ func (s *Store) grant(ctx context.Context, seconds int64, key string, store func
 		switch {
 		case undone != nil:
 			return nil, s.unknown(ctx, undone)
-		case err != nil && !isLeaseGone(ctx, err):
+		case err != nil && !goesOnAfterEnd(ctx, err):
 			return nil, s.notDone(ctx, err)
 		}
 	}

@@ -70,12 +70,13 @@ func (e *Error) ErrorType() string {
 // A way is the connection that a request goes over.
 type way struct {
 	conn    *nats.Conn
+	place   *place
 	isFirst bool
 	over    context.Context // nil for the first connection; else see spare
 	end     func()          // to be called when the request has ended
 }
 
-func (w way) error(err error) *Error { return &Error{Server: endpoint(w.conn), Err: err} }
+func (w way) error(err error) *Error { return &Error{Server: w.place.of(w.conn), Err: err} }
 
 // endpoint is the address of the server that the connection has, or those of the servers that it tries.
 func endpoint(conn *nats.Conn) string {
@@ -136,7 +137,7 @@ func (w way) told(err *apiError) error {
 		e.class, e.next = unsent, "wait until JetStream has a leader"
 	case codeStoreFailed:
 		if strings.Contains(err.Description, "maximum") {
-			e.class, e.next = unsent, "the stream is full; raise its limits"
+			e.class, e.next = unsent, "the stream is full; raise its limits, and unset discard_new_per_subject"
 		}
 	default:
 		if err.Status >= 400 && err.Status < 500 && err.Status != tooManyRequests || strings.Contains(err.Description, "not permitted") {
@@ -300,7 +301,7 @@ func notDone(err error) error {
 }
 
 // at names the server in an error that is none of the server or the connection.
-func (w way) at(err error) error { return fmt.Errorf("nats %s: %w", endpoint(w.conn), err) }
+func (w way) at(err error) error { return fmt.Errorf("nats %s: %w", w.place.of(w.conn), err) }
 
 // stuck is the error of a request that has had no answer at the end of its ctx, or of its limit, and whose
 // connection does not tell anything.

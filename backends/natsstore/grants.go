@@ -14,6 +14,7 @@ type grants struct {
 	remade chan nats.Status // has an event when the connection was made again
 
 	mu      sync.Mutex
+	times   uint64 // that it was made again, as far as forget has seen
 	all     map[grant]remembered
 	sweepAt int
 }
@@ -31,6 +32,9 @@ func (g *grants) put(key, value string, e *entry) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.forget(); e.connection != g.times {
+		return
+	}
 	if g.all == nil {
 		g.all, g.sweepAt = map[grant]remembered{}, firstSweep
 	}
@@ -61,11 +65,20 @@ func (g *grants) forget() {
 	for {
 		select {
 		case <-g.remade:
+			g.times++
 			clear(g.all)
 		default:
 			return
 		}
 	}
+}
+
+// connection numbers the connections that were made, one after the other.
+func (g *grants) connection() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget()
+	return g.times
 }
 
 // get returns nil if the store does not know.

@@ -153,7 +153,7 @@ func (s *Store) Evict(ctx context.Context, key, seen string, e backends.Eviction
 		case !e.Foreign && !backends.IsToken(found.value), found.ttl == 0 && !(e.Foreign && e.Now):
 			return false, errForeign
 		case e.Now:
-			deleted, err := s.remove(ctx, found.seq)
+			deleted, err := s.remove(ctx, found)
 			if deleted {
 				s.wake(ctx, key)
 			}

@@ -218,9 +218,10 @@ func (s *Store) take(ctx context.Context, key, value string, seconds int64) (bac
 		if err := s.pause(ctx, i); err != nil {
 			return backends.Result{}, err
 		}
+		connection := s.grants.connection()
 		seq, err := s.publish(ctx, key, value, &entry{ttl: seconds})
 		if err == nil {
-			s.grants.put(key, value, &entry{seq: seq, number: seq, ttl: seconds})
+			s.grants.put(key, value, &entry{seq: seq, number: seq, ttl: seconds, connection: connection})
 			return backends.Result{OK: true, Fence: seq}, nil
 		}
 		if !isConflict(err) {
@@ -268,7 +269,7 @@ func (s *Store) renew(ctx context.Context, key string, found *entry, seconds int
 			found = now
 		}
 		next := *found
-		next.ttl = max(seconds, found.ttl)
+		next.ttl, next.connection = max(seconds, found.ttl), s.grants.connection()
 		seq, err := s.publish(ctx, key, value, &next)
 		if err == nil {
 			next.seq = seq
@@ -340,7 +341,7 @@ func (s *Store) DeleteIf(ctx context.Context, key, value string) (ok bool, err e
 				return false, err
 			}
 		}
-		deleted, err := s.remove(ctx, found.seq)
+		deleted, err := s.remove(ctx, found)
 		if err != nil {
 			return false, err
 		}
@@ -360,7 +361,7 @@ func (s *Store) Endpoint() string {
 	}
 	d, _ := s.first.doubted()
 	if c := d.usable(); c != nil {
-		return c.addr
+		return c.place.of(c.conn)
 	}
 	return s.place.of(s.conn)
 }

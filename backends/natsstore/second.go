@@ -52,7 +52,7 @@ const maxStuck = 1000 // further requests fail at once
 // A spare is a second connection, or one that takes its place.
 type spare struct {
 	conn     *nats.Conn
-	addr     string
+	place    place
 	closed   <-chan struct{}
 	over     context.Context // ends with the connection; what was sent over it may still arrive: see doubt
 	end      context.CancelFunc
@@ -179,14 +179,14 @@ func (s *Store) via(ctx context.Context) (way, error) {
 	}
 	for c := d.usable(); c != nil; c = d.usable() {
 		if c.requests.TryRLock() { // else it is being closed, and another has its place
-			return way{conn: c.conn, over: c.over, end: c.requests.RUnlock}, nil
+			return way{conn: c.conn, place: &c.place, over: c.over, end: c.requests.RUnlock}, nil
 		}
 	}
 	return s.own(), nil
 }
 
 // own is the way over the connection of the application.
-func (s *Store) own() way { return way{conn: s.conn, isFirst: true, end: func() {}} }
+func (s *Store) own() way { return way{conn: s.conn, place: &s.place, isFirst: true, end: func() {}} }
 
 // best is the connection for what needs no answer.
 func (s *Store) best() *nats.Conn {
@@ -429,7 +429,7 @@ func (s *Store) dial(answered context.Context, opts nats.Options) *spare {
 		opts.ClosedCB = func(*nats.Conn) { close(closed) }
 		var c *spare
 		if conn, err := opts.Connect(); err == nil {
-			c = &spare{conn: conn, addr: endpoint(conn), closed: closed}
+			c = &spare{conn: conn, closed: closed}
 			c.over, c.end = context.WithCancel(context.Background())
 		}
 		select {

@@ -33,7 +33,7 @@ func (d *stuffed) Dial(network, addr string) (net.Conn, error) {
 	if d.made++; err != nil || d.made > 1 {
 		return c, err
 	}
-	return &stuck{Conn: c, full: d.full, closed: make(chan struct{})}, nil
+	return &stuck{Conn: c, full: d.full, inside: make(chan struct{}), closed: make(chan struct{})}, nil
 }
 
 func (d *stuffed) fill() { d.stop.Do(func() { close(d.full) }) }
@@ -41,13 +41,14 @@ func (d *stuffed) fill() { d.stop.Do(func() { close(d.full) }) }
 type stuck struct {
 	net.Conn
 
-	full, closed chan struct{}
-	once         sync.Once
+	full, inside, closed chan struct{}
+	waits, once          sync.Once
 }
 
 func (c *stuck) Write(b []byte) (int, error) {
 	select {
 	case <-c.full:
+		c.waits.Do(func() { close(c.inside) })
 		<-c.closed
 		return 0, net.ErrClosed
 	default:
@@ -88,19 +89,7 @@ func standing(t testing.TB) *natsstore.Store {
 	if err := conn.Publish("other", nil); err != nil {
 		t.Fatal(err)
 	}
-	waits := make(chan struct{})
-	go func() {
-		for conn.Status() == nats.CONNECTED {
-			waits <- struct{}{}
-		}
-	}()
-	for stuck := false; !stuck; {
-		select {
-		case <-waits:
-		case <-time.After(100 * time.Millisecond):
-			stuck = true
-		}
-	}
+	<-first.inside
 	return store
 }
 

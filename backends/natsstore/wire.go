@@ -36,6 +36,8 @@ type entry struct {
 	ttl    int64  // in seconds; 0: it has no expiry
 	value  string
 	stored time.Time // by the clock of the server
+
+	connection uint64 // of seq: see grants
 }
 
 // locks and wakes are the subjects of a key.
@@ -103,6 +105,7 @@ func (s *Store) last(ctx context.Context, key string) (*entry, error) {
 		} `json:"message"`
 		failure
 	}
+	connection := s.grants.connection()
 	err := notDone(s.api(ctx, "STREAM.MSG.GET", map[string]any{"last_by_subj": s.locks(key)}, &reply))
 	if code(err) == codeNoMessage {
 		return nil, nil
@@ -118,7 +121,8 @@ func (s *Store) last(ctx context.Context, key string) (*entry, error) {
 	if len(reply.Message.Header) > 0 && err != nil {
 		return nil, errWrongType
 	}
-	e := &entry{seq: reply.Message.Seq, number: reply.Message.Seq, value: value, stored: reply.Message.Time, ttl: ttlOf(header.Get(headerTTL))}
+	e := &entry{seq: reply.Message.Seq, number: reply.Message.Seq, value: value, stored: reply.Message.Time,
+		ttl: ttlOf(header.Get(headerTTL)), connection: connection}
 	if n, err := strconv.ParseUint(header.Get(headerNumber), 10, 64); err == nil {
 		e.number = n
 	}
@@ -138,13 +142,21 @@ func ttlOf(header string) int64 {
 	return max(n, 0)
 }
 
-// remove deletes a message by its sequence.
-func (s *Store) remove(ctx context.Context, seq uint64) (deleted bool, err error) {
+// remove deletes a message by its sequence. If the connection was made again meanwhile, nothing is sent:
+// the message with that sequence may be of another key.
+func (s *Store) remove(ctx context.Context, found *entry) (deleted bool, err error) {
 	var reply struct {
 		Success bool `json:"success"`
 		failure
 	}
-	err = s.api(ctx, "STREAM.MSG.DELETE", map[string]any{"seq": seq, "no_erase": true}, &reply)
+	m, err := apiMessage("STREAM.MSG.DELETE", s.config.stream, map[string]any{"seq": found.seq, "no_erase": true})
+	if err != nil {
+		return false, err
+	}
+	err = s.requestIf(ctx, m, &reply, func() bool { return s.grants.connection() == found.connection })
+	if errors.Is(err, errMadeAgain) {
+		return false, nil
+	}
 	if isGone(err) {
 		return false, nil
 	}
@@ -162,15 +174,21 @@ func (s *Store) info(ctx context.Context) (*streamInfo, error) {
 
 // api sends a request about the stream.
 func (s *Store) api(ctx context.Context, name string, content any, reply answer) error {
-	m := nats.NewMsg(apiSubject(name, s.config.stream))
-	if content != nil {
-		data, err := json.Marshal(content)
-		if err != nil {
-			return err
-		}
-		m.Data = data
+	m, err := apiMessage(name, s.config.stream, content)
+	if err != nil {
+		return err
 	}
 	return s.request(ctx, m, reply)
+}
+
+func apiMessage(name, stream string, content any) (*nats.Msg, error) {
+	m := nats.NewMsg(apiSubject(name, stream))
+	if content == nil {
+		return m, nil
+	}
+	data, err := json.Marshal(content)
+	m.Data = data
+	return m, err
 }
 
 func apiSubject(name, stream string) string { return "$JS.API." + name + "." + stream }
@@ -184,8 +202,16 @@ type failure struct {
 
 func (f failure) failed() *apiError { return f.Error }
 
+// errMadeAgain is the error of a request that was not sent, since it was only for the connection before.
+var errMadeAgain = errors.New("the connection was made again")
+
 // request sends a message once, and waits for the answer.
 func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
+	return s.requestIf(ctx, m, reply, func() bool { return true })
+}
+
+// requestIf sends nothing if still is false, which is asked when the connection takes a message.
+func (s *Store) requestIf(ctx context.Context, m *nats.Msg, reply answer, still func() bool) error {
 	if err := s.over(ctx); err != nil {
 		return err
 	}
@@ -202,13 +228,13 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 		defer time.AfterFunc(silence, s.late).Stop()
 	}
 	if w.isFirst && s.first.stuck.Load() >= maxStuck {
-		return &Error{Server: s.Endpoint(), Err: errors.New("the connection takes no more bytes"), class: unsent}
+		return &Error{Server: s.Endpoint(), Err: errors.New("the connection takes no more bytes"), class: unsent, next: "look at the server, and at the network to it"}
 	}
 	var got *nats.Msg
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		got, err = w.send(ctx, limited, m)
+		got, err = w.send(ctx, limited, m, still)
 	}()
 	select {
 	case <-ended:
@@ -240,10 +266,13 @@ func (s *Store) request(ctx context.Context, m *nats.Msg, reply answer) error {
 
 // send sends a message over a connection, and waits for the answer. If the connection takes no more bytes,
 // it may wait for longer than limited.
-func (w way) send(ctx, limited context.Context, m *nats.Msg) (*nats.Msg, error) {
+func (w way) send(ctx, limited context.Context, m *nats.Msg, still func() bool) (*nats.Msg, error) {
 	// A message for a connection that is down would be kept, and sent when the ctx has long ended.
 	if status := w.conn.Status(); status != nats.CONNECTED {
 		return nil, w.notConnected(status)
+	}
+	if !still() {
+		return nil, w.is(errMadeAgain, unsent, "")
 	}
 	before := w.moment()
 	got, err := w.conn.RequestMsgWithContext(limited, m)

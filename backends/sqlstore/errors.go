@@ -77,7 +77,7 @@ func postgresqlError(err error) *StatementError {
 	case "26000": // what the driver has prepared is not there
 		e.class, e.next = notDone, "give the locks a pool of their own without DISCARD and DEALLOCATE; behind a pooler, let the driver prepare nothing"
 	case "25P02":
-		e.class, e.next = notDone, "a statement has failed in this transaction: roll it back, and begin transactions by BeginTx and not by Exec"
+		e.class, e.next = notDone, "a statement has failed in this transaction: roll it back; if a program began it by Exec, use BeginTx"
 	case "57P03":
 		e.class, e.next = notDone, "wait until the server has started, and look at its log"
 	case "53100":

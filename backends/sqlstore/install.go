@@ -133,6 +133,6 @@ func undo(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // newerVersion is the error of an Install that would replace what a newer program has installed.
 func newerVersion(there int) error {
-	return backends.Invalidf("the tables of the locks are of version %d, from a newer program; this one has version %d, and replaces nothing",
+	return backends.Invalidf("the tables of the locks are of version %d, from a newer program; this one has version %d, and replaces nothing; calls of older programs work: leave out Install, or use a newer version",
 		there, tablesVersion)
 }

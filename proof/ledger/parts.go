@@ -67,7 +67,8 @@ const (
 // Landing runs these packages of the root without the race detector. Of the strategies only legacy has a
 // mutex of its own; what the others share is in package locker and strategies/internal/instance, which run
 // with it themselves and through single, fair and redlock. The rest are suites, models and programs.
-// Nightly runs all of them with it.
+// Nightly runs them with it, but for proof/release and proof/repository, and for the simulation, of which it
+// runs Fresh.
 const raceless = "backends/backendtest examples/... proof/... " +
 	"strategies strategies/fenced strategies/legacy strategies/reentrant strategies/rwlock strategies/semaphore"
 

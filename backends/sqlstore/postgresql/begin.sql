@@ -8,7 +8,7 @@ BEGIN
   IF to_regclass('lockstep.version') IS NOT NULL THEN
     SELECT number INTO there FROM lockstep.version FOR UPDATE;
     IF there > 3 THEN
-      RAISE EXCEPTION 'the tables and functions of the locks are of version %, from a newer program; this one has version 3, and replaces nothing', there
+      RAISE EXCEPTION 'the tables and functions of the locks are of version %, from a newer program; this one has version 3, and replaces nothing; calls of older programs work: leave out Install, or use a newer version', there
         USING ERRCODE = '0A000';
     END IF;
   END IF;

@@ -3,7 +3,7 @@
 -- function sees what others have committed before it.
 --
 -- A function that changes a key first locks the row of the key, so the changes of one key have an order.
--- One that ends a lock or a hold locks it by alone and changes it: guard counts on both.
+-- One that ends a lock or a hold locks it FOR UPDATE, as alone does, and changes it: guard counts on both.
 
 -- alone locks the row of a key, if there is one, FOR UPDATE: it waits for guards, which an UPDATE without a
 -- change of the key does not. The server lets a guard pass a call that waits for the row. So such a call asks
