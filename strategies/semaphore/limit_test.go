@@ -34,23 +34,34 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 	for name, opts := range map[string][]semaphore.Option{"whoever asks": nil, "in order": {semaphore.WithOrder()}} {
 		t.Run(name, func(t *testing.T) {
 			beneath.Each(t, func(t *testing.T, store beneath.Store, _ beneath.Outside) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
 				var now, most atomic.Int64
 				var all sync.WaitGroup
+				used := make(chan struct{}) // closed when all permits are in use: the first holders wait for that
+				allUsed := sync.OnceFunc(func() { close(used) })
 				for range clients {
 					c := pool(store, permits, opts...)
 					for range each {
 						all.Go(func() {
 							for range rounds {
-								err := c.Do(t.Context(), "key", func(context.Context, *locker.Lock) error {
+								err := c.Do(ctx, "key", func(context.Context, *locker.Lock) error {
 									n := now.Add(1)
+									if n == permits {
+										allUsed()
+									}
 									for m := most.Load(); n > m; m = most.Load() {
 										most.CompareAndSwap(m, n)
+									}
+									select {
+									case <-used:
+									case <-ctx.Done():
 									}
 									time.Sleep(time.Millisecond)
 									now.Add(-1)
 									return nil
 								})
-								if err != nil {
+								if err != nil && ctx.Err() == nil {
 									t.Error(err)
 								}
 							}
