@@ -21,6 +21,7 @@ var sqlTerms = []string{
 	"run `lockstep install` or call Install once", "run `lockstep install`",
 	"call Install once", "run `lockstep install`",
 	"call Install", "run `lockstep install`",
+	"leave out Install", "do without `lockstep install`",
 	"`lockstep install -grant ROLE` and sqlstore.PostgreSQLGrants list", "`lockstep install -grant ROLE` prints",
 	"sqlstore.WithMaxTTL", "-max-ttl",
 	"pgxstore.WithListener", "listener=URL in the URL",
