@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-go/lockstep/backends/memory"
 	"github.com/lockstep-go/lockstep/locker"
+	"github.com/lockstep-go/lockstep/proof/allocations"
 	"github.com/lockstep-go/lockstep/strategies/single"
 )
 
@@ -39,12 +40,12 @@ func TestWithoutAnSDKTheMiddlewareMakesFewAllocations(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer l.Unlock(ctx)
-				return testing.AllocsPerRun(1000, func() { c.use(locks) })
+				return allocations.Of(1000, func() { c.use(locks) })
 			}
 			bare, seen := measure(), measure(seen()...)
-			t.Logf("%v allocations, of which %v are the middleware's", seen, seen-bare)
-			if seen-bare > c.max {
-				t.Errorf("%v allocations more than the %v without the middleware; want at most %v", seen-bare, bare, c.max)
+			t.Logf("%.2f allocations, of which %.2f are the middleware's", seen, seen-bare)
+			if seen-bare > c.max+0.5 {
+				t.Errorf("%.2f allocations more than the %.2f without the middleware; want at most %v", seen-bare, bare, c.max)
 			}
 		})
 	}
